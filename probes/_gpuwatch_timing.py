@@ -16,7 +16,7 @@ def measure(step, synchronise, seconds, report_progress=None, flops=None, exampl
     """Times steps; returns the fields of a ``throughput`` event.
 
     ``step()`` does one step, ``synchronise(result)`` waits until the device has finished. ``flops``, ``examples`` and
-    ``bytes_moved`` are the amounts of one step. ``tell(steps, elapsed)`` is called between blocks, untimed.
+    ``bytes_moved`` are the amounts of one step. ``report_progress(steps, elapsed)`` is called between blocks, untimed.
     """
     began = time.perf_counter()
     synchronise(step())

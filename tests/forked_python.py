@@ -44,7 +44,12 @@ HOOKED = (
     "tensorflow.python.eager.polymorphic_function.polymorphic_function",
     "tensorflow.python.profiler.internal._pywrap_profiler",
 )
-HOOKED_OF_KERAS = ("keras.src.backend.tensorflow.rnn", "keras.src.trainers.trainer")
+HOOKED_OF_KERAS = (
+    "keras.src.backend.tensorflow.rnn",
+    "keras.src.callbacks.callback_list",
+    "keras.src.callbacks.history",
+    "keras.src.trainers.trainer",
+)
 """Modules that gpuwatch's hook wants to see when they are imported."""
 _start, _become = subprocess._fork_exec, os.execvp  # type: ignore[attr-defined]
 _kept: list[object] = []

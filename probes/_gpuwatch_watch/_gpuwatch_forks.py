@@ -68,8 +68,8 @@ def follow(watcher):
         if sys.version_info >= (3, 12) and not watcher.broken and os.getpid() == watcher.pid:
             _suppress_fork_warning()
         util = sys.modules.get("multiprocessing.util")
-        if util is not None and "forks" not in watcher.hooked:
-            watcher.hooked.add("forks")
+        if util is not None and not watcher.follows_forks:
+            watcher.follows_forks = True
             util.register_after_fork(watcher, after)
 
     def after(forked_watcher):

@@ -1,4 +1,4 @@
-"""Calls of Keras's fit(), predict() and evaluate(): how many, of how many batches, and how long outside of batches.
+"""Calls of Keras's fit(), predict() and evaluate(): how many, of how many batches, how long outside of them.
 
 Each such call has its own CallbackList, whose methods are seen where they are called: none is replaced by a function of
 ours, so tracebacks stay the program's. Standard library only, Python 3.7 or newer.
@@ -10,6 +10,13 @@ import os
 import sys
 import time
 
+_CALLBACK_MODULES = (
+    "keras.src.callbacks.callback_list",
+    "tf_keras.src.callbacks",
+    "keras.callbacks",
+    "tensorflow.python.keras.callbacks",
+)
+_EPOCH_MODULE = "keras.src.trainers.epoch_iterator"
 _METHOD_BY_KIND = {"train": "fit", "predict": "predict", "test": "evaluate"}
 _FRAMEWORK_PACKAGES = ("keras", "tf_keras", "tensorflow", "contextlib")
 _MAX_TIMES = 1000
@@ -28,11 +35,14 @@ class KerasCalls:
 
     def __init__(self, watcher):
         self.watcher = watcher
-        self.actions = {"keras.src.callbacks.callback_list": self._watch, "tf_keras.src.callbacks": self._watch}
-        self.actions["keras.src.trainers.epoch_iterator"] = self._prepares
+        self.actions = {**dict.fromkeys(_CALLBACK_MODULES, self._watch), _EPOCH_MODULE: self._prepares}
+        self.validations = None
+        """Validations that have begun, those of fit() and calls of evaluate(); None in a version with other names."""
         self.reset()
 
     def reset(self):
+        """Starts over in a forked process."""
+        self.validations = self.validations and 0
         self.calls_by_kind = {}
         self.prepared_at = None
         """When Keras 3 began to make the data set of the next call: the first thing that it does."""
@@ -45,12 +55,15 @@ class KerasCalls:
         """A version with other names: its calls are not counted."""
 
     def _watch(self, module):
-        callback_list = module.CallbackList
+        callback_list, method = module.CallbackList, self.watcher.descriptors.Method
+        if isinstance(vars(callback_list)["on_test_begin"], method):
+            return  # another name of the same class
         for kind in _METHOD_BY_KIND:
             for event in ("begin", "batch_begin", "batch_end", "end"):
                 name = "on_%s_%s" % (kind, event)
                 observe = functools.partial(getattr(self, "_" + event), kind)
-                setattr(callback_list, name, self.watcher.descriptors.Method(vars(callback_list)[name], observe))
+                setattr(callback_list, name, method(vars(callback_list)[name], observe))
+        self.validations = self.validations or 0
 
     def _prepares(self, module):
         epoch_iterator = module.EpochIterator
@@ -61,6 +74,7 @@ class KerasCalls:
             self.prepared_at = time.perf_counter()
 
     def _begin(self, kind, callbacks):
+        self.validations += kind == "test"
         if self.current_call is not None and self.current_call[0] == id(callbacks):
             return  # the validation of a fit()
         calls_of_kind = self.calls_by_kind.setdefault(kind, _Call())

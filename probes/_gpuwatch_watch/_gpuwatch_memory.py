@@ -3,8 +3,8 @@
 TensorFlow: its profiler, from the creation of the devices on (later it would miss the weights). It keeps every event
 in host memory until it is stopped, so it records windows: the first lasts until some steps were seen. Where few events
 come, later ones follow at once; else they are short, and follow when memory reaches a new peak, or after ever longer
-pauses. A program that profiles itself has the
-profiler: ours stops first. PyTorch: the history of its allocator, written at a failure and at the end.
+pauses. A program that profiles itself gets the profiler: ours stops first. PyTorch: the history of its allocator,
+written at a failure and at the end.
 
 Each file is in a folder of gpuwatch's, which reads it once the program has ended. Standard library only, Python 3.7 or
 newer.

@@ -18,7 +18,7 @@ _MAX_ITERATORS = 8
 
 
 class Pipelines:
-    """Part of the watcher: see ``Watcher.seen``."""
+    """Part of the watcher: one of ``Watcher.reporters``."""
 
     def __init__(self, watcher):
         self.watcher = watcher

@@ -15,8 +15,8 @@ import weakref
 
 _WARM_UP = 5
 """First steps, which count for no rate: tracing, autotuning, buffers that fill."""
-_LATEST = 4000
-_WINDOWS = 240
+_MIN_TIMED, _MIN_RATES = 10, 2
+"""Times of steps, and rates of calls, from which on a speed is known."""
 _SHORT, _LONG = 0.1, 0.5
 """Seconds of calls that give a rate, at first and later."""
 MOST_UNSENT = 2000
@@ -51,11 +51,6 @@ _FUNCTIONS = (
 )
 
 
-StepKind = collections.namedtuple("StepKind", "name count warm_up speed unsent")
-"""What is counted as a step. ``warm_up``: first steps, whose times do not count; ``speed()``: None before enough steps;
-``unsent``: end, seconds, number of the last step and number of steps of each time that is not sent yet."""
-
-
 class Steps:
     """Counts steps, and keeps the latest step times.
 
@@ -64,7 +59,11 @@ class Steps:
     between events of one GPU, that of the first such step: steps made elsewhere are only counted from then on.
     """
 
-    def __init__(self):
+    warm_up = _WARM_UP
+
+    def __init__(self, name):
+        """``name``: what counts as a step."""
+        self.name = name
         self.queued = collections.deque()
         """Events that the GPU has perhaps not reached, with the count of steps at each."""
         self.abandoned = []
@@ -79,8 +78,10 @@ class Steps:
         """Steps in the CUDA graph that is being captured: they are made when it is replayed."""
         self.thread = None
         self.last = 0.0
-        self.gaps = collections.deque(maxlen=_LATEST)
+        self.timed = 0
+        """Times of steps, without warm-up."""
         self.unsent = collections.deque(maxlen=MOST_UNSENT)
+        """End, seconds, number of the last step and number of steps of each time that is not sent yet."""
         self.abandoned += [self.queued, self.done]
         self.queued = collections.deque()
         self.done = None
@@ -122,8 +123,7 @@ class Steps:
     def _took(self, end, seconds, count, steps):
         if steps <= 0:
             return
-        if count - steps >= _WARM_UP:
-            self.gaps.append(seconds / steps)
+        self.timed += count - steps >= _WARM_UP
         if count > steps:
             self.unsent.append((end, seconds, count, steps))
 
@@ -157,22 +157,29 @@ class Steps:
             time.sleep(0.01)
             self.look()
 
-    def speed(self):
-        return _speed(self.count, _WARM_UP, sorted(self.gaps)) if len(self.gaps) >= 10 else None
+    def has_speed(self):
+        return self.timed >= _MIN_TIMED
 
 
 class _FunctionCalls:
     """The calls of one tf.function."""
 
-    def __init__(self, count, now, traces):
+    def __init__(self, code, count, now, traces):
+        place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
+        self.name = "calls of the tf.function %s (%s)" % (getattr(code, "co_name", "a function"), place)
         self.count, self.traces = count, traces
         self.seen_at = now
         """When a look last found new calls."""
         self.warm_up = 0
         """Calls up to the first look that found some: tracing is among them."""
-        self.call_seconds = collections.deque(maxlen=_WINDOWS)
-        """Mean time of a call, of each look that gave a rate."""
+        self.timed = 0
+        """Looks that gave a rate."""
+        self.longest = 0.0
+        """The longest of their mean times of a call, in seconds."""
         self.unsent = collections.deque(maxlen=MOST_UNSENT)
+
+    def has_speed(self):
+        return self.timed >= _MIN_RATES
 
 
 class Calls:
@@ -194,44 +201,36 @@ class Calls:
             function = self.functions.get(code)
             if function is None:
                 if len(self.functions) < _MOST_FUNCTIONS:
-                    self.functions[code] = _FunctionCalls(count, now, traces)
+                    self.functions[code] = _FunctionCalls(code, count, now, traces)
                 continue
             new_calls, seconds = count - function.count, now - function.seen_at
             if traces != function.traces or new_calls < 0:
                 function.count, function.seen_at, function.traces = count, now, traces  # tracing is no step
                 continue
             if not new_calls:
-                if function.call_seconds and seconds > 10 + 10 * max(function.call_seconds):
+                if function.timed and seconds > 10 + 10 * function.longest:
                     function.seen_at = now  # a pause, not a slow step
                 continue
-            if seconds < (_LONG if len(function.call_seconds) > 20 else _SHORT):
+            if seconds < (_LONG if function.timed > 20 else _SHORT):
                 if last:
                     function.count = count  # too short for a rate
                 continue
             if count <= 2 or not function.warm_up:
                 function.warm_up = count
             else:
-                function.call_seconds.append(seconds / new_calls)
+                function.timed += 1
+                function.longest = max(function.longest, seconds / new_calls)
                 function.unsent.append((now, seconds, count, new_calls))
             function.count, function.seen_at = count, now
 
     def busiest(self):
         """The function that is counted: the most called, until it is called no more while another one is."""
-        timed = {code: function for code, function in self.functions.items() if function.call_seconds}
+        timed = {code: function for code, function in self.functions.items() if function.timed}
         best = max(timed, key=lambda code: timed[code].count, default=None)
         idle_since = time.perf_counter() - _IDLE
         if self.counted is None or timed[self.counted].seen_at < idle_since < timed[best].seen_at:
             self.counted = best
         return self.counted
-
-    def step_kind(self, code):
-        """The calls of one function, as what is counted."""
-        function = self.functions[code]
-        place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
-        name = "calls of the tf.function %s (%s)" % (getattr(code, "co_name", "a function"), place)
-        times, warm_up = function.call_seconds, function.warm_up
-        speed = lambda: _speed(function.count, warm_up, sorted(times)) if len(times) > 1 else None  # noqa: E731
-        return StepKind(name, function.count, warm_up, speed, function.unsent)
 
 
 class Sessions:
@@ -256,7 +255,8 @@ class Sessions:
         frame_locals = frame.f_locals
         run_key = len(frame_locals.get("fetch_list") or ()), len(frame_locals.get("target_list") or ())
         if run_key in self.known or len(self.known) < _MOST_FUNCTIONS:
-            self.known.setdefault(run_key, Steps()).step()
+            name = "runs of the session (fetches: %d, operations: %d)" % run_key
+            self.known.setdefault(run_key, Steps(name)).step()
         with contextlib.suppress(Exception):  # another version: its graphs are not looked at
             self._grew(session.graph)
 
@@ -277,10 +277,8 @@ class Sessions:
 
     def busiest(self):
         """The most frequent runs, as what is counted; None if there are few."""
-        best = max(list(self.known), key=lambda key: self.known[key].count, default=None)
-        if best is None or self.known[best].count < _FEW:
-            return None
-        return _step_kind("runs of the session (fetches: %d, operations: %d)" % best, self.known[best])
+        best = max(list(self.known.values()), key=lambda steps: steps.count, default=None)
+        return best if best is not None and best.count >= _FEW else None
 
 
 class Counters:
@@ -288,15 +286,16 @@ class Counters:
 
     def __init__(self, descriptors):
         self.descriptors = descriptors
-        self.own, self.batches, self.optimizer, self.tapes = Steps(), Steps(), Steps(), Steps()
-        """Calls of gpuwatch.step(); batches of Keras; steps of PyTorch's optimizers; gradients of a GradientTape, taken
-        outside of every tf.function."""
+        self.own, self.batches = Steps("calls of gpuwatch.step()"), Steps(BATCHES)
+        self.optimizer, self.tapes = Steps("steps of the optimizer"), Steps("gradients of a GradientTape")
+        """Of PyTorch's optimizers; of tapes, those that are taken outside of every tf.function."""
         self.sessions = Sessions(descriptors)
         self.eager_ops = None
         """With ``--placement``: gives the number of eager ops so far."""
         self.actions = {
             "gpuwatch": self._count_calls,
             "torch._dynamo": self._count_calls,
+            **dict.fromkeys(_HISTORY, lambda module: _count_batches(module.History, self.batches)),
             _SESSION_CLASS: self.sessions.count,
             _TAPES: self._gradients,
         }
@@ -338,23 +337,19 @@ class Counters:
         tape.gradient = self.descriptors.Method(vars(tape)["gradient"], took)
 
     def kinds(self):
-        """What is counted, the best kind first."""
-        for name, steps in (
-            ("calls of gpuwatch.step()", self.own),
-            (BATCHES, self.batches),
-            ("steps of the optimizer", self.optimizer),
-        ):
+        """What is counted, :class:`Steps` or :class:`_FunctionCalls`, the best kind first."""
+        for steps in self.timed_by_events():
             if steps.count:
                 steps.look()
-                yield _step_kind(name, steps)
+                yield steps
         code = self.calls.busiest()
         called = self.calls.functions[code].count if code is not None else 0
         # Once they are what is counted, that stays: counts of functions come late, and overtake one another.
         self.by_tape = self.by_tape or self.tapes.count > 2 * called
         if self.by_tape:
-            yield _step_kind("gradients of a GradientTape", self.tapes)
+            yield self.tapes
         elif code is not None:
-            yield self.calls.step_kind(code)
+            yield self.calls.functions[code]
         runs = self.sessions.busiest()
         if runs is not None:
             yield runs
@@ -380,25 +375,22 @@ class Counters:
 
 
 class StepReports:
-    """Sends the steps that the program has done, with their times and their speed."""
+    """Sends the steps that the program has done, with their times."""
 
     def __init__(self, watcher):
         self.watcher = watcher
         self.latest = None
         """What was last sent: what is counted, its count, and the number of validations."""
 
-    def tell(self, with_speed=True):
+    def tell(self):
         """Under ``gpuwatch try``, what is counted changes only to something better; else it is what has a speed."""
         kinds, trial = list(self.watcher.counters.kinds()), self.watcher.trial
-        speeds = ((kind, kind.speed()) for kind in kinds if with_speed)
-        timed = next((pair for pair in speeds if pair[1] is not None), None)
-        if timed is not None:
-            self.watcher.changed("speed", "throughput", counted=timed[0].name, **timed[1])
         if not kinds:
             return
-        kind = kinds[0] if trial is not None or timed is None else timed[0]
+        timed = next((kind for kind in kinds if kind.has_speed()), kinds[0])
+        kind = timed if trial is None else kinds[0]
         # A program with steps of another kind may validate in another way, too.
-        validations = trial.validations.seen() if trial is not None and kind.name == BATCHES else None
+        validations = self.watcher.keras_calls.validations if kind.name == BATCHES else None
         if (kind.name, kind.count, validations) == self.latest and not kind.unsent:
             return
         self.latest = kind.name, kind.count, validations
@@ -408,17 +400,19 @@ class StepReports:
             end, seconds, number, steps = kind.unsent.popleft()
             times.append((round(end + ahead, 6), round(seconds, 9), number, steps))
         self.watcher.emit(
-            "steps", counted=kind.name, count=kind.count, warm_up=kind.warm_up, times=times, validations=validations
+            "steps",
+            counted=kind.name,
+            count=kind.count,
+            warm_up=kind.warm_up,
+            has_speed=kind.has_speed(),
+            times=times,
+            validations=validations,
         )
 
 
 def _made_at(frame_summaries):
     own_frames = [frame for frame in frame_summaries or () if not any(part in frame.filename for part in _NOT_OWN)]
     return "%s:%d" % (os.path.basename(own_frames[-1].filename), own_frames[-1].lineno) if own_frames else ""
-
-
-def _step_kind(name, steps):
-    return StepKind(name, steps.count, _WARM_UP, steps.speed, steps.unsent)
 
 
 def _cuda_in_use(device):
@@ -458,18 +452,6 @@ def _queries_allowed():
             exchange(ctypes.byref(mode))
 
 
-def _speed(steps, warm_up, times):
-    median = times[len(times) // 2]
-    return {
-        "steps": steps,
-        "warmup_steps": warm_up,
-        "median_step_seconds": median,
-        "p10_step_seconds": times[len(times) // 10],
-        "p90_step_seconds": times[len(times) * 9 // 10],
-        "steps_per_second": 1.0 / median if median else 0.0,
-    }
-
-
 def _count_batches(history, steps):
     """Adds the batch callback to Keras's History, which every training has and which does not define it."""
     if "on_train_batch_end" in vars(history):
@@ -482,17 +464,6 @@ def _count_batches(history, steps):
         steps.step(batch - last if last is not None and batch > last else 1)
 
     history.on_train_batch_end = on_train_batch_end
-
-
-def install(watcher):
-    """Installs the counter of Keras's batches as soon as Keras is imported."""
-    hooked = watcher.hooked
-    for name in _HISTORY:  # TensorFlow contains an old Keras, besides the one that is used
-        if name not in hooked:
-            history = getattr(sys.modules.get(name), "History", None)
-            if history is not None:
-                hooked.add(name)
-                _count_batches(history, watcher.counters.batches)
 
 
 def detectors():

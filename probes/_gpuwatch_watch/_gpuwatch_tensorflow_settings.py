@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 
-_FRAMEWORK_FOLDERS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras"))
+_FRAMEWORK_FOLDERS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
 _CONTEXT = "tensorflow.python.eager.context"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
 _FOR_THE_RUNTIME = frozenset(["_compute_device_options", "_compute_gpu_options"])
@@ -77,16 +77,16 @@ class Settings:
             devices = frame_locals.get("devices")
             devices = devices if isinstance(devices, (list, tuple)) else [devices]
             names = [device.name for device in devices if getattr(device, "device_type", "") == "GPU"]
-            self.note("visible devices", names, _program_line(frame), "")
+            self.note("visible devices", names, self.program_line(frame), "")
         elif function_name == "soft_device_placement" and "enable" in frame_locals:
-            self.note("soft placement", bool(frame_locals["enable"]), _program_line(frame), "")
+            self.note("soft placement", bool(frame_locals["enable"]), self.program_line(frame), "")
         elif (
             function_name == "device_policy"
             and "policy" in frame_locals
             and _of_the_api(frame)
             and not _called_by_gpuwatch(frame)
         ):
-            self.note("device policy", str(frame_locals["policy"]), _program_line(frame), "")
+            self.note("device policy", str(frame_locals["policy"]), self.program_line(frame), "")
 
     def _by_device(self, name, device, value, frame):
         """Notes a setting once if it is the same for all devices, otherwise by device."""
@@ -97,7 +97,7 @@ class Settings:
         self.note(
             name,
             value if all(device_value == value for device_value in values) else values_by_device,
-            _program_line(frame),
+            self.program_line(frame),
             "",
         )
         self.asked[name]["by device"] = values_by_device
@@ -154,7 +154,7 @@ class Settings:
             frame = frame.f_back
         late = "too late: TensorFlow already has its devices, configured by the first session" if self.sessions else ""
         self.sessions += 1
-        place = _program_line(frame)
+        place = self.program_line(frame)
         if program_config is None and frame is not None and not late:
             candidates = [*frame.f_locals.values(), *frame.f_globals.values()]
             candidates = [candidate for candidate in candidates if type(candidate).__name__ == "ConfigProto"]
@@ -192,6 +192,16 @@ class Settings:
         if layers and all(layer.compute_dtype != policy.compute_dtype for layer in layers):
             note = "not in effect: no layer computes in it, all %d with weights in another type" % len(layers)
             emit("setting", name="mixed precision", asked=policy.name, effective=None, note=note, source="")
+
+    @staticmethod
+    def program_line(frame):
+        """``train.py:12``: the innermost line outside the frameworks; empty if there is none."""
+        while frame is not None and _is_framework_frame(frame):
+            frame = frame.f_back
+        if frame is None:
+            return ""
+        name = frame.f_code.co_filename
+        return "%s:%d" % (os.path.basename(name) if os.path.isabs(name) else name, frame.f_lineno)
 
     # Effective values
 
@@ -293,13 +303,3 @@ def _called_by_gpuwatch(frame):
 def _of_the_api(frame):
     """Whether the setter is called by set_device_policy(): strategies set the policy for moments by themselves."""
     return frame.f_back is not None and frame.f_back.f_code.co_name == "set_device_policy"
-
-
-def _program_line(frame):
-    """``train.py:12``: the innermost line outside the framework."""
-    while frame is not None and _is_framework_frame(frame):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    name = frame.f_code.co_filename
-    return "%s:%d" % (os.path.basename(name) if os.path.isabs(name) else name, frame.f_lineno)

@@ -58,7 +58,7 @@ _STEP_FILES = tuple(
 
 
 class Threads:
-    """Part of the watcher: see ``Watcher.seen``."""
+    """Part of the watcher: one of ``Watcher.reporters``."""
 
     def __init__(self, watcher):
         self.watcher = watcher
@@ -95,10 +95,10 @@ class Threads:
         frames = sys._current_frames()
         # Our own frame would hold itself in a circle, and with it what is local in all others.
         frames.pop(_thread.get_ident(), None)
-        main = self.watcher.stepping_thread()
-        self._count(min(now - before, _MAX_LOOK_SECONDS), frames, main)
+        stepping_thread = self.watcher.stepping_thread()
+        self._count(min(now - before, _MAX_LOOK_SECONDS), frames, stepping_thread)
         if now - self.stepped_at >= _MIN_STOPPED_SECONDS:
-            self._stopped(now, frames, main)
+            self._stopped(now, frames, stepping_thread)
 
     def _stepped(self, now, progress):
         self.progress, self.stepped_at = progress, now
@@ -141,8 +141,8 @@ class Threads:
             frame = frame.f_back
         return None
 
-    def _stopped(self, now, frames, main):
-        where = _user_frames(frames.get(main))
+    def _stopped(self, now, frames, stepping_thread):
+        where = _user_frames(frames.get(stepping_thread))
         if where != self.standing_frames:
             self.standing_frames, self.standing_since, self.cpu_seconds_before = where, now, time.process_time()
             return
@@ -156,7 +156,7 @@ class Threads:
             seen=now,
             steps=self.watcher.steps(),
             cpu_seconds=time.process_time() - self.cpu_seconds_before,
-            threads=_thread_reports(frames, main),
+            threads=_thread_reports(frames, stepping_thread),
         )
 
     def tell(self, emit):

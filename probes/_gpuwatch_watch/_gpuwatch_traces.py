@@ -18,7 +18,7 @@ _LIBRARY_FOLDERS = (
     "/_gpuwatch_",
 )  # PYTHONPATH, too
 _MIN_REPORTED_TRACES = 5
-"""Traces that nobody is told about."""
+"""Traces from which on a function is reported."""
 _MOST_FUNCTIONS = 200
 _MAX_LEAVES = 30
 _MAX_EXAMPLES = 4
@@ -57,7 +57,7 @@ class Traces:
         eagerly = getattr(getattr(module, "Function", None), "_run_functions_eagerly", None)
         if isinstance(eagerly, property):  # TensorFlow asks it at the begin of each call
             module.Function._run_functions_eagerly = property(
-                lambda manager_instance: self._called(manager_instance, eagerly.fget(manager_instance))
+                lambda function: self._called(function, eagerly.fget(function))
             )
 
     def _called(self, function, eagerly):
@@ -84,7 +84,9 @@ class Traces:
             if manager is not None
             else ()
         )
-        reports = [entry.told(entry.calls + _calls_since_trace(manager._detectors.get(code))) for code, entry in known]
+        reports = [
+            entry.report(entry.calls + _calls_since_trace(manager._detectors.get(code))) for code, entry in known
+        ]
         if reports:
             self.watcher.changed("retraced", "retraced", functions=reports)
         eager = {
@@ -93,7 +95,7 @@ class Traces:
         if eager:
             self.watcher.changed("eager functions", "result", name="eager_functions", value=eager)
 
-    def counted(self, code, detector):
+    def traces_and_calls(self, code, detector):
         """Traces and calls of a function so far; no trace, and what TensorFlow counts, for one that was not seen."""
         entry = self.known.get(code)
         return (
@@ -117,7 +119,7 @@ class _Function:
         self.traces = 0
         self.calls = 0
         """Up to the last trace, without it."""
-        self.made = 0
+        self.function_count = 0
         """tf.functions that were made of it, each traced for a first time."""
         self.latest = weakref.WeakKeyDictionary()
         """By tf.function, the arguments of its last trace."""
@@ -132,7 +134,7 @@ class _Function:
         self.calls += calls
         before = self.latest.get(frame_locals["self"])
         if before is None:
-            self.made += 1
+            self.function_count += 1
             self.caller = _caller(frame)
         else:
             self._compare(before, arguments)
@@ -154,7 +156,7 @@ class _Function:
         if example and example not in entry[1]:
             entry[1] = (entry[1] + [example])[-_MAX_EXAMPLES:]
 
-    def told(self, calls):
+    def report(self, calls):
         order = sorted(self.changes.copy().items(), key=lambda one: -one[1][0])
         name = self.code.co_filename
         library = any(part in name for part in _LIBRARY_FOLDERS)
@@ -164,7 +166,7 @@ class _Function:
             "caller": self.caller if library else "",
             "traces": self.traces,
             "calls": calls,
-            "made": self.made,
+            "made": self.function_count,
             "changes": [
                 {"argument": key[0], "kind": key[1], "times": entry[0], "examples": list(entry[1])}
                 for key, entry in order[:_MAX_EXAMPLES]

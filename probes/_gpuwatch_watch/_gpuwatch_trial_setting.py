@@ -1,4 +1,4 @@
-"""Applies a setting inside a program that ``gpuwatch try`` runs, and counts Keras's validations.
+"""Applies a setting inside a program that ``gpuwatch try`` runs.
 
 A setting is made when TensorFlow first uses a device, not when it is imported: earlier, it would break programs that
 set CUDA_VISIBLE_DEVICES after the import, or fork. What the program sets itself stays, and is reported with its line.
@@ -20,16 +20,9 @@ _DEVICE_LIB = "tensorflow.python.client.device_lib"
 _KERAS_STATE = "keras.src.backend.common.global_state"
 _MIXED_PRECISION, _FRACTION = "mixed-float16", "fraction"
 _POLICY = "mixed_float16"
-_CALLBACKS = (
-    "keras.src.callbacks.callback_list",
-    "tf_keras.src.callbacks",
-    "keras.callbacks",
-    "tensorflow.python.keras.callbacks",
-)
 _SOURCE = "gpuwatch try"
 _MEMORY_SETTINGS = ("memory growth", "memory_limit", "logical devices")
 _AMOUNT_SETTINGS = ("per_process_gpu_memory_fraction", "memory_limit")
-_FRAMEWORK_FOLDERS = tuple(os.sep + name + os.sep for name in ("tensorflow", "keras", "tf_keras", "torch"))
 
 
 class Trial:
@@ -54,7 +47,6 @@ class Trial:
         self.policy_watched = False
         self.by_session = None
         """GPUOptions to merge into the configurations of sessions."""
-        self.validations = Validations(watcher.descriptors.Method)
         self.actions = {}
         if self.probe == _MIXED_PRECISION:
             self.actions.update({"keras": self._keras, "tf_keras": self._keras, _KERAS_STATE: self._policies})
@@ -79,7 +71,6 @@ class Trial:
     def reset(self):
         """Starts over, as in a process forked by multiprocessing."""
         self.sent_answer = None
-        self.validations.count = 0
 
     def failed(self, name, error):
         if name != _EXECUTION:  # without it an OOM takes ten seconds
@@ -114,7 +105,6 @@ class Trial:
         if self.probe is not None and self.answer is not None and self.answer is not self.sent_answer:
             self.sent_answer = self.answer
             emit("applied", **self.answer)
-        self.validations.look()
 
     # At TensorFlow's first use of a device
 
@@ -328,7 +318,7 @@ class Trial:
             if name == "object_name_uids":
                 self._policy_used()
             elif name == "dtype_policy" and self.policy_set and not self.applying:
-                self.overridden(_program_line(sys._getframe(1)))
+                self.overridden(self.settings.program_line(sys._getframe(1)) or "the program")
             return original(name, value)
 
         module.set_global_attribute = set_global_attribute
@@ -342,7 +332,7 @@ class Trial:
 
         def _cuda_setMemoryFraction(*arguments):  # noqa: N802 - PyTorch's own name
             if not self.applying:
-                self.overridden(_program_line(sys._getframe(1)))
+                self.overridden(self.settings.program_line(sys._getframe(1)) or "the program")
             return original(*arguments)
 
         def start():
@@ -359,32 +349,6 @@ class Trial:
 
         module.cuda._lazy_call(start)
         module._C._cuda_setMemoryFraction = _cuda_setMemoryFraction
-
-
-class Validations:
-    """Counts Keras's validations: those of fit(), and calls of evaluate()."""
-
-    def __init__(self, method):
-        self.method = method
-        self.count = 0
-        self.hooked = set()
-
-    def look(self):
-        """Observes the lists of callbacks of every Keras that has been imported."""
-        for name in _CALLBACKS:
-            kind = getattr(sys.modules.get(name), "CallbackList", None)
-            if name not in self.hooked and "on_test_begin" in vars(kind or object):
-                self.hooked.add(name)
-                original = vars(kind)["on_test_begin"]
-                if not isinstance(original, self.method):  # another name of the same class
-                    kind.on_test_begin = self.method(original, self._began)
-
-    def _began(self, callbacks):
-        self.count += 1
-
-    def seen(self):
-        """How many have begun; None if that is not known."""
-        return self.count if self.hooked else None
 
 
 class _Finder:
@@ -437,13 +401,3 @@ def _no_retry(config):
 def _pluggable(config):
     """The separate options of PluggableDevices, which 2.16 does not have."""
     return (config.pluggable_device_options,) if "pluggable_device_options" in config.DESCRIPTOR.fields_by_name else ()
-
-
-def _program_line(frame):
-    """``train.py:12``: the innermost line outside the frameworks."""
-    while frame is not None and any(part in frame.f_code.co_filename for part in _FRAMEWORK_FOLDERS):
-        frame = frame.f_back
-    if frame is None:
-        return "the program"
-    name = frame.f_code.co_filename
-    return "%s:%d" % (os.path.basename(name) if os.path.isabs(name) else name, frame.f_lineno)

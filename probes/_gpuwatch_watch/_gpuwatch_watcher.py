@@ -34,6 +34,7 @@ class Watcher:
         self.descriptors = load("_gpuwatch_descriptors")
         self.counters = self.counting.Counters(self.descriptors)
         self.devices = load("_gpuwatch_devices").Devices(self)
+        self.keras_calls = load("_gpuwatch_keras_calls").KerasCalls(self)
         self.settings = None
         self.ops = None
         """With ``--placement``: :class:`_gpuwatch_placement.Ops`."""
@@ -48,7 +49,7 @@ class Watcher:
         """Traces and calls of a tf.function (_gpuwatch_traces.py)."""
         self.failures = None
         """:class:`_gpuwatch_failure_counts.Failures`."""
-        self.hooked = set()
+        self.follows_forks = False
         self.reset(forked=False)
 
     def reset(self, forked):
@@ -148,8 +149,8 @@ class Watcher:
         try:
             while not self.broken and os.getpid() == pid:
                 looks = (
-                    *(self.devices.tensorflow, self.devices.torch, self.devices.jax, self.hooks),
-                    *(self.functions, self.record, self.threads, self.tried, self.speed),
+                    *(self.devices.tensorflow, self.devices.torch, self.devices.jax, self.simulated),
+                    *(self.functions, self.record, self.threads, self.tried, self.report),
                 )
                 for look in looks:
                     try:
@@ -183,10 +184,10 @@ class Watcher:
             self.last_words()
 
     def last_words(self):
-        """The program's final memory, its speed, and its exception."""
+        """The program's final memory, its last steps, and its exception."""
         looks = [
-            *(self.devices.tensorflow, self.devices.last_torch, self.devices.jax, self.hooks, self.last_functions),
-            *(self.last_tried, self.last_speed, self.late_settings, self.exception),
+            *(self.devices.tensorflow, self.devices.last_torch, self.devices.jax, self.simulated, self.last_functions),
+            *(self.last_tried, self.last_report, self.late_settings, self.exception),
         ]
         if self.trial is not None:
             looks.insert(0, self.counters.finish)
@@ -248,9 +249,8 @@ class Watcher:
         """TensorFlow's logical devices; none before it has initialized them."""
         return getattr(self.context(), "_logical_devices", None) or ()
 
-    def hooks(self):
-        """Installs the counters, and tells what simulated GPUs have changed."""
-        self.counting.install(self)
+    def simulated(self):
+        """Tells what simulated GPUs have changed, and what they cannot do."""
         for change in self.simulation.changes if self.simulation is not None else ():
             self.once("simulation: " + change["note"], "setting", **change)
         for limit in self.simulation.limits if self.simulation is not None else ():
@@ -299,17 +299,17 @@ class Watcher:
         if self.ops is not None:
             self.ops.tell(self.emit)
 
-    def speed(self):
+    def report(self):
         now = time.monotonic()
         if now - self.sent_at >= _REPORT_SECONDS:
             self.sent_at = self.steps_sent_at = now
-            self.last_speed()
+            self.last_report()
             self.placements()
         elif self.trial is not None and now - self.steps_sent_at >= self.trial.interval:
             self.steps_sent_at = now
-            self.step_reports.tell(with_speed=False)
+            self.step_reports.tell()
 
-    def last_speed(self):
+    def last_report(self):
         self.step_reports.tell()
         for observer in self.reporters:
             observer.tell(self.emit)
@@ -331,11 +331,10 @@ def begin(address, load, simulation=None):
         watcher.counters.eager_ops = lambda: watcher.ops.eager_ops
         observers.append(placement.PlacementStart(watcher))
     traces = load("_gpuwatch_traces").Traces(watcher)
-    watcher.traces_and_calls = traces.counted
+    watcher.traces_and_calls = traces.traces_and_calls
     pipelines = load("_gpuwatch_pipelines").Pipelines(watcher)
-    keras_calls = load("_gpuwatch_keras_calls").KerasCalls(watcher)
-    observers += [traces, pipelines, keras_calls]
-    watcher.reporters += [load("_gpuwatch_thread_stacks").Threads(watcher), traces, pipelines, keras_calls]
+    observers += [traces, pipelines, watcher.keras_calls]
+    watcher.reporters += [load("_gpuwatch_thread_stacks").Threads(watcher), traces, pipelines, watcher.keras_calls]
     if "GPUWATCH_TRIAL" in os.environ:
         watcher.trial = load("_gpuwatch_trial_setting").Trial(json.loads(os.environ["GPUWATCH_TRIAL"]), watcher)
         watcher.poll_seconds = watcher.trial.interval

@@ -34,7 +34,7 @@ class _Trial:
     def tell(self, *, last: bool = False) -> list[tuple[str, dict[str, Any]]]:
         self.emitted.clear()
         self.of.tell(self.watcher.emit, last)
-        self.watcher.step_reports.tell(with_speed=False)
+        self.watcher.step_reports.tell()
         return self.emitted
 
     def act(self, name: str, module: object) -> None:
@@ -235,14 +235,14 @@ def test_steps_on_the_cpu_are_timed_there_and_a_gpu_that_fails_ends_its_times(mo
     on_cpu, on_gpu = made.watcher.counters.optimizer, made.watcher.counters.own
     for _ in range(8):
         on_cpu.step(device=SimpleNamespace(type="cpu"))
-    assert len(on_cpu.gaps) == 3
+    assert on_cpu.timed == 3
     assert not on_cpu.queued
     for _ in range(8):
         on_gpu.step(device=CUDA)
     gpu.broken = True
     on_gpu.step(device=CUDA)
     on_gpu.finish()
-    assert (on_gpu.count, len(on_gpu.queued), len(on_gpu.gaps)) == (9, 0, 0)
+    assert (on_gpu.count, len(on_gpu.queued), on_gpu.timed) == (9, 0, 0)
     gpu.broken = False
     for _ in range(3):
         on_cpu.step(device=CUDA)
@@ -259,7 +259,7 @@ def test_a_cuda_graph_may_be_captured_while_events_are_queried(monkeypatch: pyte
         steps.step(device=CUDA)
     gpu.capturing = True
     steps.finish()
-    assert (len(steps.gaps), steps.done[1], gpu.thread_mode) == (3, 8, 0)
+    assert (steps.timed, steps.done[1], gpu.thread_mode) == (3, 8, 0)
 
 
 def test_steps_in_a_cuda_graph_are_made_when_it_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_steps_in_a_cuda_graph_are_made_when_it_is_replayed(monkeypatch: pytest.
     for _ in range(5):
         assert (graph.replay(), empty.replay()) == ("replayed", "replayed")
     counters.optimizer.finish()
-    assert (counters.optimizer.count, len(counters.optimizer.gaps)) == (10, 2)
+    assert (counters.optimizer.count, counters.optimizer.timed) == (10, 2)
 
 
 def test_a_step_of_another_stream_that_was_done_before_is_timed_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +380,7 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
 
     def report(counted: str, count: int, seconds: list[float], at: float) -> None:
         times = [(at, each, count, 1) for each in seconds]
-        data = {"counted": counted, "count": count, "warm_up": 0, "times": times}
+        data = {"counted": counted, "count": count, "warm_up": 0, "has_speed": True, "times": times}
         state.take_line(msgspec.json.encode({"t": at, "kind": "steps", "data": data}))
 
     report("calls", 5, [], 1.0)
@@ -394,25 +394,23 @@ def test_reports_of_steps_are_bounded_and_start_over_where_something_else_is_cou
     assert "event 'steps' has a missing" in state.problems[0]
 
 
-class _CallbackList:
-    def on_test_begin(self, logs: object = None) -> str:
-        return f"began {logs}"
-
-
-def test_validations_are_counted_once_whatever_names_the_class_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("CallbackList", (), {"on_test_begin": _CallbackList.on_test_begin})
+@pytest.mark.parametrize("old", [True, False])
+def test_validations_are_counted_once_whatever_names_the_class_has(old: bool) -> None:
+    events = [
+        f"on_{kind}_{event}" for kind in ("train", "test") for event in ("begin", "batch_begin", "batch_end", "end")
+    ]
+    if not old:
+        events += [name.replace("train", "predict") for name in events[:4]]
+    kind = type("CallbackList", (), dict.fromkeys(events, lambda self, logs=None: f"called with {logs}"))
     made = _Trial()
-    for name in made.module._CALLBACKS:  # another test of this process may have imported Keras
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    calls = made.watcher.keras_calls
+    for name in ("keras.src.callbacks.callback_list", "keras.callbacks"):
+        with contextlib.suppress(KeyError):  # as sitecustomize.py does
+            calls.actions[name](SimpleNamespace(CallbackList=kind))
+    assert kind().on_test_begin(3) == "called with 3"  # type: ignore[attr-defined]
     made.watcher.counters.batches.step()
     ((_, data),) = made.tell(last=True)
-    assert data["validations"] is None, "nothing is known of a version of Keras that has no such method"
-    for name in ("keras.src.callbacks.callback_list", "keras.callbacks"):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(CallbackList=kind))
-    made.tell()
-    assert kind().on_test_begin(3) == "began 3"
-    ((_, data),) = made.tell(last=True)
-    assert data["validations"] == 1
+    assert data["validations"] == (None if old else 1), "nothing is known of a version that has no such methods"
 
 
 class _Tape:

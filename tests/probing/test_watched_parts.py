@@ -597,15 +597,17 @@ def test_calls_that_trace_again_have_no_rate(every: int) -> None:
         for _ in range(50):
             detector.call(traced=made % every == 0)
             made += 1
-        calls.look(detectors, detector.traces.counted, look * 2.0)
+        calls.look(detectors, detector.traces.traces_and_calls, look * 2.0)
     assert calls.functions[detector.code].count == made
     busiest = calls.busiest()
     assert (busiest is None) == (every <= 50)
     for look in range(80, 120):  # then none is traced
         for _ in range(50):
             detector.call(traced=False)
-        calls.look(detectors, detector.traces.counted, look * 2.0)
-    assert calls.step_kind(calls.busiest()).speed()["steps_per_second"] == 25.0
+        calls.look(detectors, detector.traces.traces_and_calls, look * 2.0)
+    function = calls.functions[calls.busiest()]
+    assert function.has_speed()
+    assert {seconds / number for _, seconds, _, number in list(function.unsent)[-30:]} == {1 / 25}
 
 
 def test_an_error_of_ours_ends_the_watch_on_an_attribute_and_not_the_program() -> None:

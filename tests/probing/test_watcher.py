@@ -299,11 +299,11 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
     for _ in range(3):
         one.of.counters.batches.step()
     one.of.counters.batches.step(4)  # steps_per_execution
-    one.of.last_speed()
-    one.of.last_speed()  # nothing new
+    one.of.last_report()
+    one.of.last_report()  # nothing new
     for _ in range(one.of.counting.MOST_UNSENT + 500):
         one.of.counters.batches.step()
-    one.of.last_speed()
+    one.of.last_report()
     sent = [data for kind, data in one.emitted if kind == "steps"]
     assert [data["counted"] for data in sent] == ["batches of Keras"] * 2
     assert [(number, steps) for _, _, number, steps in sent[0]["times"]] == [(2, 1), (3, 1), (7, 4)]
@@ -313,6 +313,8 @@ def test_the_latest_steps_are_sent_with_their_times(watcher: ModuleType) -> None
         line = {"t": time.monotonic(), "kind": "steps", "data": data}
         assert state.take_line(json.dumps(line).encode()) is not None
     assert not state.problems
+    assert state.throughput is not None
+    assert (state.throughput.counted, state.throughput.steps) == ("batches of Keras", state.steps.count)
     assert len(state.steps.latest) == 1000
     assert state.steps.latest[-1].number == 7 + one.of.counting.MOST_UNSENT + 500
     ends = [before, *(entry.t for entry in state.steps.latest), time.monotonic()]
@@ -356,11 +358,11 @@ def test_steps_of_own_loops_and_of_sessions_have_a_speed(watcher: ModuleType) ->
     for _ in range(20):
         assert session._call_tf_sessionrun(["loss"], ["train"]) == "a handle"
     session._call_tf_sessionrun(["summary"], [])
-    one.of.last_speed()
+    one.of.last_report()
     for _ in range(30):
         one.of.counters.tapes.step()
-    one.of.last_speed()
-    sent = [(data["counted"], data["steps"]) for kind, data in one.emitted if kind == "throughput"]
+    one.of.last_report()
+    sent = [(data["counted"], data["count"]) for kind, data in one.emitted if kind == "steps" and data["has_speed"]]
     assert sent == [("runs of the session (fetches: 1, operations: 1)", 20), ("gradients of a GradientTape", 30)]
     assert one.of.progress() == 51
     one.of.reset(forked=True)

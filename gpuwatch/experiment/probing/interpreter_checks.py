@@ -168,7 +168,7 @@ def run_framework_check(
     if opened_files is not None:
         file_libraries = (Library(name=path, state="loaded", path=path) for path in opened_files)
         libraries = (*file_libraries, *(Library(name=name, state="loaded") for name in logged_libraries))
-    look = FrameworkFacts(
+    facts = FrameworkFacts(
         name=interpreter.framework,
         interpreter=interpreter.path,
         gpu_build=interpreter.gpu_build,
@@ -178,7 +178,7 @@ def run_framework_check(
         late=current_step if outcome.timed_out else "",
         problems=draft.run.problems,
     )
-    return draft, look
+    return draft, facts
 
 
 def with_opened_libraries(inspected: FrameworkFacts, checked: FrameworkFacts) -> FrameworkFacts:

@@ -59,6 +59,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     print_findings: bool = False
     """Print findings as soon as they are known."""
     simulation: str | None = None
+    """Tier of the simulated GPUs; None: the GPUs are real."""
     variables: Mapping[str, str] = {}
     """Environment variables for the program, besides gpuwatch's own."""
     folder: Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -233,6 +234,10 @@ class ReceivedEvents:
             self.steps.latest.append(TimedStep(t=end, seconds=seconds, number=number, steps=steps))
             if number - steps >= warm_up and len(self.steps.times) < _MAX_TIMES:
                 self.steps.times.append(seconds / steps)
+        timed = [step.seconds / step.steps for step in self.steps.latest if step.number - step.steps >= warm_up]
+        if data["has_speed"] and timed:
+            self.throughput = speed_of_steps(counted, self.steps.count, warm_up, timed)
+            self.phase_ends["steps"] = received_at
 
     def _take_memory(self, data: dict[str, Any]) -> None:
         if "problem" in data:
@@ -253,6 +258,21 @@ def _standstill(data: dict[str, Any]) -> Standstill:
         cpu_seconds=float(data["cpu_seconds"]),
         steps=int(data["steps"]),
         threads=msgspec.convert(data["threads"], tuple[ThreadStack, ...]),
+    )
+
+
+def speed_of_steps(counted: str, count: int, warm_up: int, times: Sequence[float]) -> Throughput:
+    """The speed of steps that took these ``times``, in seconds, after ``warm_up`` of all ``count``."""
+    ordered = sorted(times)
+    median = ordered[len(ordered) // 2]
+    return Throughput(
+        counted=counted,
+        steps=count,
+        warmup_steps=warm_up,
+        median_step_seconds=median,
+        p10_step_seconds=ordered[len(ordered) // 10],
+        p90_step_seconds=ordered[len(ordered) * 9 // 10],
+        steps_per_second=1 / median if median else 0.0,
     )
 
 

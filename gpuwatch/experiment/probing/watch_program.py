@@ -143,7 +143,7 @@ class Watch:
     # From start to end
 
     def run(self) -> Run:
-        """Runs the program to its end and returns the run, completed by the judge.
+        """Runs the program to its end and returns the run as ``save_run`` has completed it.
 
         The exit code or signal is in the run's outcome. Raises
         :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
@@ -161,7 +161,7 @@ class Watch:
         started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line_sink`` gets every line of its
-        output. Needs ``Options.output``. Raises :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
+        output. Needs ``WatchOptions.output``. Raises :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
         """
         self._line_sink = line_sink
         self._connect()

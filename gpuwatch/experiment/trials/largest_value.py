@@ -41,7 +41,7 @@ _RANGE_PATTERN = re.compile(r"([A-Za-z_]\w*)=(\d{1,12})\.\.(\d{1,12})(?::(\d{1,1
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """The values among which the largest is looked for: ``BATCH=32..4096``, ``BATCH=32..4096:32``."""
+    """The values among which the largest that fits is searched: ``BATCH=32..4096``, ``BATCH=32..4096:32``."""
 
     name: str
     low: int
@@ -49,7 +49,7 @@ class ValueRange:
     step: int = 1
 
     def aligned(self, value: int) -> int:
-        """The value of the span at or below ``value``."""
+        """The value of the range at or below ``value``."""
         return self.low + (min(value, self.high) - self.low) // self.step * self.step
 
     @property
@@ -116,7 +116,7 @@ class Search:
             return
 
     def border(self) -> tuple[int | None, int | None]:
-        """The smallest value that failed, after the largest one below it that passed; None where there is none."""
+        """The largest value that passed below the smallest one that failed, and that one; None where there is none."""
         values = self._tried_values()
         smallest_failing = min((value for value in values if not self._passed(value)), default=None)
         below = [value for value in values if smallest_failing is None or value < smallest_failing]

@@ -16,7 +16,7 @@ from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
-from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
+from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount, speed_of_steps
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
 from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_plan import (
@@ -371,14 +371,6 @@ def _throughput(reported: Throughput | None, steps: StepCount, median: StepTime 
     """The speed of the steps that were measured, else that which the program reported."""
     if median is None or median.median_seconds <= 0:
         return reported
-    ordered = sorted(steps.times)
-    return Throughput(
-        device=None if reported is None else reported.device,
-        steps=steps.count,
-        warmup_steps=max(steps.count - len(ordered), 0),
-        median_step_seconds=median.median_seconds,
-        p10_step_seconds=ordered[len(ordered) // 10],
-        p90_step_seconds=ordered[len(ordered) * 9 // 10],
-        steps_per_second=1 / median.median_seconds,
-        counted=steps.counted,
-    )
+    measured = speed_of_steps(steps.counted, steps.count, max(steps.count - len(steps.times), 0), steps.times)
+    seconds = median.median_seconds  # where steps wait only now and then, not that of most of them
+    return msgspec.structs.replace(measured, median_step_seconds=seconds, steps_per_second=1 / seconds)
