@@ -40,9 +40,7 @@ def last_output_line(lines: Sequence[str]) -> str:
     no_code = [line for line in plain if _CODE.match(line) is None]
     rest = [line for line in no_code if _PRINTED.search(line) is None]
     output, code = len(no_code) - len(rest), len(plain) - len(no_code)
-    markup, sentences = (sum(map(bool, found)) for found in (map(_MARKUP.match, last), map(_SENTENCE.search, rest)))
-    of_other_kinds = max(code * 5, markup * 3, sentences * 2) > len(plain)
-    if output < _MIN_OUTPUT_LINES or output * 2 < len(plain) or of_other_kinds:
+    if output < _MIN_OUTPUT_LINES or output * 2 < len(plain) or code * 5 > len(plain):
         return ""
     return next((line for line in reversed(plain) if any(map(str.isalnum, line))), plain[-1])
 

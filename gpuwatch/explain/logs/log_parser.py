@@ -137,17 +137,15 @@ class LogParser:
             self._take_line_after_error(line)
         elif self._work.wants_lines_before_error:
             self._work.take_before_error(line)
-        if self._exceptions.open:
+        if framed or self._exceptions.open or self._frames.open:
             self._frames.rank = rank_prefix(line)
+        if self._exceptions.open:
             self._exceptions.take_following_line(line)
             if self._frames.is_new_program and self._is_another_start(line):
                 return
             self._after_exception(line)
         if self._frames.open:
-            self._frames.rank = rank_prefix(line)
             self._frames.take_code(bare_message(line))
-        if framed:
-            self._frames.rank = rank_prefix(line)
         if framed and self._frames.take_frame(bare_message(line)):
             if self._frames.is_new_program and self._is_another_start(line):
                 return

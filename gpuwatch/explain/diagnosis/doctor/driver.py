@@ -16,14 +16,10 @@ from gpuwatch.explain.diagnosis.rules.driver_failures import (
     DRIVER_CAPABILITIES_ACTION,
     RECREATE_CONTAINER_ACTION,
 )
+from gpuwatch.explain.logs import cuda_errors
 
 CUDA_ERRORS = {
-    2: "out of memory",
-    3: "not initialized",
-    34: "stub library",
-    46: "device unavailable",
-    100: "no device",
-    101: "invalid device",
+    **{error.numbers[0]: error.names[0].replace("_", " ") for error in cuda_errors.TABLE if error.numbers},
     303: "shared object initialization failed",
     802: "system not yet initialized",
     803: "the versions of library and kernel module differ",
