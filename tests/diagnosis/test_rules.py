@@ -22,7 +22,7 @@ from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, primary_cause, rules_for
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding, rule
 from gpuwatch.explain.diagnosis.rules import op_placement
-from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED, stated_by_the_log
+from gpuwatch.explain.diagnosis.rules.causes_stated_in_log import STATED_CAUSES, stated_by_the_log
 from gpuwatch.explain.diagnosis.rules.gpu_environment_variables import KNOWN_VARIABLES, edit_distance
 from gpuwatch.explain.logs.log_facts import CuInitError, LogFacts
 from gpuwatch.explain.logs.log_parser import parse
@@ -547,7 +547,7 @@ def test_the_order_of_the_table_of_causes_is_the_order_of_primary_causes() -> No
     assert list(CAUSES)[: len(order)] == order
 
 
-@every(STATED)
+@every(STATED_CAUSES)
 def test_a_cause_that_a_log_states_is_an_error_unless_it_ends_nothing(cause: str) -> None:
     """One that ended something comes before the error of the program; what says nothing would come after it."""
     (found,) = stated_by_the_log(Evidence(log=LogFacts(evidence={cause: ["a line that states it"]})))

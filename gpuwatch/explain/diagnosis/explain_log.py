@@ -22,8 +22,8 @@ from gpuwatch.explain.diagnosis.log_without_finding import is_provisional, shows
 from gpuwatch.explain.diagnosis.memory.oom_verdict import with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rule_registry import info_finding
-from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, ON_PURPOSE, ends_log, error_line, names_cause
-from gpuwatch.explain.diagnosis.rules.missing_gpus import WITHOUT_REASON
+from gpuwatch.explain.diagnosis.rules.error_evidence import END_LINES, INTENDED_ENDS, ends_log, error_line, names_cause
+from gpuwatch.explain.diagnosis.rules.missing_gpus import NO_REASON_ENDING
 from gpuwatch.explain.diagnosis.rules.process_ends import ended_by_error_unrelated_to_gpus, follows_from_another_process
 from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
@@ -177,7 +177,7 @@ def _was_stopped(log: LogFacts) -> bool:
     at = log.topic_line_numbers.get("ended.killed", 0)
     if log.reported_end in _ENDED_FROM_OUTSIDE:
         at = log.reported_end_line_number
-    interrupted = bool(log.errors) and log.errors[-1].type in ON_PURPOSE and ends_log(log)
+    interrupted = bool(log.errors) and log.errors[-1].type in INTENDED_ENDS and ends_log(log)
     return interrupted or (at > 0 and log.line_count - at <= END_LINES)
 
 
@@ -195,8 +195,8 @@ def _with_survived_as_notes(found: Iterable[Finding], of_all: Iterable[Finding],
     known = {finding.id for finding in found}
     new = [finding for finding in of_all if finding.id not in known and finding.severity != "info"]
     causes = [finding for finding in new if finding.id in NO_GPU]
-    if causes and any(finding.title.endswith(WITHOUT_REASON) for finding in found):
-        found = [finding for finding in found if not finding.title.endswith(WITHOUT_REASON)]
+    if causes and any(finding.title.endswith(NO_REASON_ENDING) for finding in found):
+        found = [finding for finding in found if not finding.title.endswith(NO_REASON_ENDING)]
         found += [replace(finding, severity="warning") for finding in causes]
     counting = [_warning_if_program_worked(finding, log) for finding in found]
     known = {finding.id for finding in counting}

@@ -1,4 +1,7 @@
-"""Runs the rules, joins and sorts their findings, and picks the primary cause."""
+"""Runs the rules, joins and sorts their findings, and picks the primary cause.
+
+One rule is declared here, since it needs all conditions: what they show in a single sample.
+"""
 
 from __future__ import annotations
 

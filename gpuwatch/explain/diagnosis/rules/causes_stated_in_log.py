@@ -20,7 +20,7 @@ from gpuwatch.explain.logs import cuda_errors, log_ending
 from gpuwatch.explain.logs.message_topics import states_explicitly
 from gpuwatch.explain.logs.removed_api import find_removed_api
 
-STATED = {cause: row for cause, row in CAUSE_TABLE.items() if row.stated is not None}
+STATED_CAUSES = {cause: row for cause, row in CAUSE_TABLE.items() if row.stated is not None}
 _VERSION_MISMATCHES = (
     # Loaded runtime CuDNN library: 9.1.1 but source was compiled with: 9.3.0.
     re.compile(
@@ -67,13 +67,13 @@ _UNDEFINED_SYMBOL = re.compile(
 )
 
 
-@rule(*STATED)
+@rule(*STATED_CAUSES)
 def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
     log = evidence.log
     no_driver = log.lines_of("driver.not-running")
     worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK)
-    for cause, row in STATED.items():
+    for cause, row in STATED_CAUSES.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:
             continue

@@ -17,7 +17,7 @@ from gpuwatch.explain.diagnosis.rules.process_ends import host_memory_evidence, 
 from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_parser import parse
 
-DESPITE_ERROR = "It exited with code 0, although"
+EXIT_0_TITLE = "It exited with code 0, although"
 """Beginning of the title for a program whose exit code hides a failure."""
 _CHECK_EXIT_CODES = "make it check how its processes end (process.exitcode, check=True)."
 _MAX_PROCESSES = 8
@@ -49,7 +49,7 @@ def child_killed(evidence: Evidence, run: Run) -> Iterator[Finding]:
     yield finding(
         "unknown",
         "error" if pool_error else "warning",
-        title=f"{DESPITE_ERROR} {event_text}" if succeeded else f"{event_text[:1].upper()}{event_text[1:]}",
+        title=f"{EXIT_0_TITLE} {event_text}" if succeeded else f"{event_text[:1].upper()}{event_text[1:]}",
         evidence=(
             *pool_error,
             *(
@@ -74,7 +74,7 @@ def child_failed(evidence: Evidence, run: Run) -> Iterator[Finding]:
         others = and_more(len(failed) - 1)
         yield info_finding(
             "unknown",
-            title=f"{DESPITE_ERROR} its process {failed[0].pid}{others} ended with exit code {failed[0].exit_code}",
+            title=f"{EXIT_0_TITLE} its process {failed[0].pid}{others} ended with exit code {failed[0].exit_code}",
             evidence=[
                 _process_text(process.pid, f"exit code {process.exit_code}", process.command)
                 for process in failed[:_MAX_PROCESSES]

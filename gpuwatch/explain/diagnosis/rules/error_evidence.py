@@ -18,11 +18,11 @@ from gpuwatch.explain.logs.python_exceptions import essential_line
 
 NO_NCCL = "cuda.nccl-missing"
 """The topic of TensorFlow's error when a collective operation needs NCCL and it is missing."""
-ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+INTENDED_ENDS = ("KeyboardInterrupt", "SystemExit")
 FIRST_IN_CHAIN_LABEL = "raised while another was handled, the first of them:"
 END_LINES = 8
 """Lines that may follow the exception that ended a program: the rest of its message, notes of a shell."""
-_ENOUGH = word_set(
+_TOPICS_IMPLYING_A_CAUSE = word_set(
     f"build.gpu-jit cuda.libraries-skipped driver.cuinit driver.not-running visibility.none-available {NO_NCCL}"
     " cuda.missing-library memory.library-failed ended.kernel driver.other-module memory.dnn-missing"
 )
@@ -71,7 +71,7 @@ def stated_error(evidence: Evidence, cause: str, action: str, title: str = "") -
 
 def names_cause(topics: Iterable[str]) -> bool:
     """Whether one of these topics is a cause, or enough for a rule to infer one."""
-    return any(topic in CAUSES or topic in _ENOUGH for topic in topics)
+    return any(topic in CAUSES or topic in _TOPICS_IMPLYING_A_CAUSE for topic in topics)
 
 
 def raised_for(evidence: Evidence, cause: str) -> bool:
@@ -95,7 +95,7 @@ def first_in_chain(log: LogFacts, error: RunError) -> str:
     """The exception at the beginning of the chain that this one ends, in a line; empty without a chain."""
     first = log.first_in_chain.get(f"{error.type}: {error.message}", "")
     name, _, message = first.partition(": ")
-    return error_line(RunError(type=name, message=message)) if first and name not in ON_PURPOSE else ""
+    return error_line(RunError(type=name, message=message)) if first and name not in INTENDED_ENDS else ""
 
 
 def raised_at(log: LogFacts, error: RunError) -> list[str]:

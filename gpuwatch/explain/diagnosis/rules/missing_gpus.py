@@ -302,7 +302,7 @@ def renumbered(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-WITHOUT_REASON = ", and the log does not say why"
+NO_REASON_ENDING = ", and the log does not say why"
 
 
 def requires_a_gpu(log: LogFacts) -> bool:
@@ -332,7 +332,7 @@ def no_gpu_without_why(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
     yield finding(
         "unknown",
         "error" if required else "warning",
-        title=f"The program {'requires a GPU and finds none' if required else 'has no GPU'}{WITHOUT_REASON}",
+        title=f"The program {'requires a GPU and finds none' if required else 'has no GPU'}{NO_REASON_ENDING}",
         evidence=lines,
         action="Run gpuwatch doctor on that machine, or nvidia-smi and the framework's own build information: they"
         " distinguish a missing driver, a hidden GPU and a build without CUDA.",

@@ -22,17 +22,17 @@ from gpuwatch.explain.logs.op_placement_lines import RESOURCE_OPS
 
 REFUSED = "refused"
 """Why an op did not run: the watcher's word (_gpuwatch_placement.py)."""
-MADE_THERE = "TensorFlow creates it there, regardless of the request"
+CREATED_THERE_DETAIL = "TensorFlow creates it there, regardless of the request"
 _DEVICE_MISSING = "missing"
 """Why it is not known where an op ran that requested a GPU which does not exist: the watcher's word."""
 _NOT_RUN = "absent"
 """The same without soft placement: it did not run."""
-HOPS = "cpu_hops"
+_CPU_HOPS = "cpu_hops"
 """Name of the watcher's result with ops that each call of a function leaves the GPU for (_gpuwatch_cpu_only_ops.py)."""
 _MIN_HOP_CALLS = 5
 """Calls of a function below which an op in it may be part of a preparation."""
 _DEVICE_ACTION = "Request a device that exists (tf.config.list_logical_devices() lists them), or do not request one."
-ITS_PROCESS = "the process that ran it has"
+OTHER_PROCESS_DETAIL = "the process that ran it has"
 _PROCESS_ACTION = "Let that process see the GPU (CUDA_VISIBLE_DEVICES), or remove tf.device from what it runs."
 _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
@@ -106,7 +106,7 @@ def device_missing(evidence: Evidence) -> Iterator[Finding]:
     cause = "placement.device-missing"
     yield from stated_error(evidence, cause, _DEVICE_ACTION, _refused_device(evidence))
     fallbacks = _fallbacks_of(evidence, cause)
-    for of_process, entries in group_by(fallbacks, lambda entry: entry.detail.startswith(ITS_PROCESS)).items():
+    for of_process, entries in group_by(fallbacks, lambda entry: entry.detail.startswith(OTHER_PROCESS_DETAIL)).items():
         action = _PROCESS_ACTION if of_process else _DEVICE_ACTION
         yield from _fallback_findings(evidence, cause, action, entries)
     run = evidence.run
@@ -215,7 +215,7 @@ def _kernel_advice(fallback: Fallback) -> str:
 @rule("placement.no-kernel")
 def hops_to_the_cpu(evidence: Evidence) -> Iterator[Finding]:
     """Functions whose every call leaves the GPU for ops that no GPU can compute, and goes back with their results."""
-    for function, calls, ops in evidence.result(HOPS, list) if evidence.gpu_usable else ():
+    for function, calls, ops in evidence.result(_CPU_HOPS, list) if evidence.gpu_usable else ():
         if calls < _MIN_HOP_CALLS:
             continue
         first, more = next(iter(ops)), f" and {len(ops) - 1} more, which have" if len(ops) > 1 else ", which has"
@@ -263,7 +263,7 @@ def refused_and_caught(evidence: Evidence, run: Run) -> Iterator[Finding]:
 def moved_with_its_resource(evidence: Evidence) -> Iterator[Finding]:
     """An op ran where its variable or table is, although the program requested another device."""
     fallbacks = evidence.run.fallbacks if evidence.run is not None else ()
-    created_there = any(entry.detail == MADE_THERE for entry in fallbacks)
+    created_there = any(entry.detail == CREATED_THERE_DETAIL for entry in fallbacks)
     action = _MADE_THERE_ACTION if created_there else _TOGETHER_ACTION.format(_resource_makers_text(evidence))
     moved = _fallbacks_of(evidence, "placement.together")
     yield from _fallback_findings(evidence, "placement.together", action, moved)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run, RunError
-from gpuwatch.explain.diagnosis.rules.error_evidence import ON_PURPOSE, ends_log, error_line, frame_of, names_cause
+from gpuwatch.explain.diagnosis.rules.error_evidence import INTENDED_ENDS, ends_log, error_line, frame_of, names_cause
 from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     DATALOADER_WORKER,
     ENDINGS,
@@ -169,14 +169,14 @@ def _crash_reported_before_error(log: LogFacts) -> bool:
 def own_error(log: LogFacts) -> RunError | None:
     """The last exception that is not about another process."""
     own = (error for error in reversed(log.errors) if not reported_ends.is_about_child(error.type, error.message))
-    own = (error for error in own if error.type not in ON_PURPOSE)
+    own = (error for error in own if error.type not in INTENDED_ENDS)
     return next((error for error in own if _PEER_TOPICS.isdisjoint(topics_of(error_line(error)))), None)
 
 
 def follows_from_another_process(log: LogFacts) -> bool:
     """Whether the last exception follows from the end of another process, whose error stands before."""
     last = log.errors[-1] if log.errors else None
-    return last is not None and last.type not in ON_PURPOSE and own_error(log) is not last
+    return last is not None and last.type not in INTENDED_ENDS and own_error(log) is not last
 
 
 def ended_by_error_unrelated_to_gpus(log: LogFacts) -> bool:

@@ -12,10 +12,10 @@ from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import finding, info_finding, rule, warning_finding
 from gpuwatch.explain.diagnosis.rules import error_meanings
-from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR, broken_pool
+from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE, broken_pool
 from gpuwatch.explain.diagnosis.rules.error_evidence import (
     END_LINES,
-    ON_PURPOSE,
+    INTENDED_ENDS,
     ends_log,
     error_line,
     first_in_chain,
@@ -94,7 +94,7 @@ _End = tuple[Meaning, list[str]]
 """A failure without a known cause, and its evidence."""
 _SAME_END_LINES = 2
 """Lines that may follow the last traceback of what ended with it; a program that went on prints more."""
-WENT_ON = "It continued after"
+CONTINUED_TITLE = "It continued after"
 """Beginning of the title for a program that exited with 0 after an exception."""
 
 
@@ -359,9 +359,9 @@ def _unexplained_end_of_log(log: LogFacts) -> list[str]:
             or (log.last_error_in == "thread" and log.ending_line_is_last and log.ending_kind == WORK)
             or (log.went_on_after_oom and "memory" in f"{error.type} {error.message}".lower())
         )
-        return [] if error.type in ON_PURPOSE or handled or requires_a_gpu(log) else [error_line(error)]
+        return [] if error.type in INTENDED_ENDS or handled or requires_a_gpu(log) else [error_line(error)]
     if last is not None and _ended_at_last_error(log):
-        return [] if log.errors[-1].type in ON_PURPOSE else [error_line(log.errors[-1])]
+        return [] if log.errors[-1].type in INTENDED_ENDS else [error_line(log.errors[-1])]
     if log.interrupt_line.startswith("^C"):
         return []  # what a terminal echoes: the traceback is of the interrupt
     frame, head = log.last_frame_line, log.open_traceback_line
@@ -396,14 +396,14 @@ def error_despite_success(evidence: Evidence, run: Run) -> Iterator[Finding]:
     if not log.errors or not log.last_error_has_traceback or run.ooms or log.last_error_line is None:
         return
     error = log.errors[-1]
-    if error.type in ON_PURPOSE or names_cause(topics_of(error.message)):
+    if error.type in INTENDED_ENDS or names_cause(topics_of(error.message)):
         return
     at_end = log.line_count - log.last_error_line <= _SAME_END_LINES and not log.went_on_after_last_error
-    title = f"{WENT_ON} {error.type}, whose traceback is in its log"
+    title = f"{CONTINUED_TITLE} {error.type}, whose traceback is in its log"
     if log.last_error_in:
-        title = f"{DESPITE_ERROR} a {log.last_error_in} of it ended in {error.type}"
+        title = f"{EXIT_0_TITLE} a {log.last_error_in} of it ended in {error.type}"
     elif at_end:
-        title = f"{DESPITE_ERROR} its stderr ends in the traceback of {error.type}"
+        title = f"{EXIT_0_TITLE} its stderr ends in the traceback of {error.type}"
     yield finding(
         "unknown",
         "warning" if at_end or log.last_error_in else "info",

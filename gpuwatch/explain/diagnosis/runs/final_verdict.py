@@ -15,11 +15,11 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run, Verdict
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
-from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
+from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose, hides_its_gpus
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
-from gpuwatch.explain.diagnosis.rules.unexplained_failures import WENT_ON
+from gpuwatch.explain.diagnosis.rules.unexplained_failures import CONTINUED_TITLE
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.python_exceptions import essential_line
 
@@ -148,8 +148,8 @@ def _program_reason(
         return "It succeeded; neither TensorFlow, PyTorch nor JAX was seen in it."
     if scoped := [found.title for found in findings if found.title.startswith(CPU_SCOPE_TITLE)]:
         return f"It succeeded. {scoped[0]}."
-    despite = next((found.title for found in findings if found.title.startswith((DESPITE_ERROR, WENT_ON))), "")
-    if despite.startswith(DESPITE_ERROR):
+    despite = next((found.title for found in findings if found.title.startswith((EXIT_0_TITLE, CONTINUED_TITLE))), "")
+    if despite.startswith(EXIT_0_TITLE):
         return f"{despite}."
     if despite and all(found.severity == "info" for found in findings):
         return "It succeeded."

@@ -15,7 +15,7 @@ from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
 from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES, with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
-from gpuwatch.explain.diagnosis.rules.child_processes import DESPITE_ERROR
+from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
@@ -172,7 +172,7 @@ def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) ->
         and run.verdict in ("ok", "fallback")
         and all(entry.reason == SIMULATION_LIMIT for entry in run.fallbacks)
     )
-    healthy = healthy and not any(found.title.startswith((CPU_SCOPE_TITLE, DESPITE_ERROR)) for found in findings)
+    healthy = healthy and not any(found.title.startswith((CPU_SCOPE_TITLE, EXIT_0_TITLE)) for found in findings)
     relevant = []
     for found in findings:
         explains_end = raised or _is_about_memory(found) or any(detail in found.title for detail in unexplained_moves)

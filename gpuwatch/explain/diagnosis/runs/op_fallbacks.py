@@ -12,7 +12,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Fallback, Placement, Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose
-from gpuwatch.explain.diagnosis.rules.op_placement import ITS_PROCESS, MADE_THERE
+from gpuwatch.explain.diagnosis.rules.op_placement import CREATED_THERE_DETAIL, OTHER_PROCESS_DETAIL
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -29,7 +29,7 @@ _FUNCTION_CALLS = frozenset(
 """Ops that call functions, whose contents are placed separately."""
 _FOLLOWS_TEXTS = {
     "resource": "TensorFlow runs it where its variable, table or queue is",
-    "framework": MADE_THERE,
+    "framework": CREATED_THERE_DETAIL,
     "compiled": "XLA compiles its function (jit_compile=True) for one device: tf.device inside has no effect",
 }
 _DEVICE_TYPE = re.compile(r"(?:^|device:)([A-Z_]+)(?=:)")
@@ -151,7 +151,7 @@ def _fallback_of(placement: Placement, run: Run, evidence: Evidence, findings: t
         ):
             return None
         if placement.process_has:
-            detail = f"{ITS_PROCESS} {placement.process_has}"
+            detail = f"{OTHER_PROCESS_DETAIL} {placement.process_has}"
             return _new_fallback(placement, requested, actual, "placement.device-missing", detail)
         reason, detail = (
             _reason(requested, usable, run, findings) if placement.process_has is None else ("placement.no-kernel", "")
