@@ -102,7 +102,7 @@ class Steps:
         else:
             self.count += steps
             if self.gpu is None:
-                self._took(now, now - self.last, self.count, steps)
+                self._add_time(now, now - self.last, self.count, steps)
         self.last = now
 
     def _step_on_gpu(self, steps, cuda, device):
@@ -120,7 +120,7 @@ class Steps:
                 event.record()
                 self.queued.append((event, self.count))
 
-    def _took(self, end, seconds, count, steps):
+    def _add_time(self, end, seconds, count, steps):
         if steps <= 0:
             return
         self.timed += count - steps >= _WARM_UP
@@ -128,8 +128,10 @@ class Steps:
             self.unsent.append((end, seconds, count, steps))
 
     def look(self):
-        """Times the steps that the GPU has done by now. Not called by the program's thread: a query that finds the GPU
-        busy resets that thread's last CUDA error."""
+        """Times the steps that the GPU has done by now. Not called by a thread that goes on to use it: a query that
+        finds the GPU busy resets that thread's last CUDA error."""
+        if not self.queued:
+            return
         timed = []
         try:
             with _queries_allowed():
@@ -147,7 +149,7 @@ class Steps:
         if self.done is not None:  # work that is done is noticed late, never early
             self.origin = min(self.origin, time.perf_counter() - self.on_gpu)
         for end, seconds, count, steps in timed:
-            self._took(self.origin + end, seconds, count, steps)
+            self._add_time(self.origin + end, seconds, count, steps)
 
     def finish(self):
         """Waits until the GPU has done the queued steps, but not for long."""
@@ -303,9 +305,9 @@ class Counters:
 
     def reset(self):
         """Starts over, as in a process forked by multiprocessing."""
-        for steps in (self.own, self.batches, self.optimizer, self.tapes):
-            steps.reset()
         self.sessions.known.clear()
+        for steps in self._all_steps():
+            steps.reset()
         self.sessions.graphs.clear()
         self.calls = Calls()
         self.by_tape = False
@@ -363,15 +365,16 @@ class Counters:
         for steps in self.timed_by_events():
             steps.finish()
 
+    def _all_steps(self):
+        return [self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values())]
+
     def counts(self):
         """The number of steps of each kind, and of calls of each function."""
-        steps = [self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values())]
-        return [counted.count for counted in (*steps, *list(self.calls.functions.values()))]
+        return [counted.count for counted in (*self._all_steps(), *list(self.calls.functions.values()))]
 
     def thread(self):
         """The thread that makes the steps; None where only calls of tf.functions are counted."""
-        steps = (self.own, self.batches, self.optimizer, self.tapes, *list(self.sessions.known.values()))
-        return next((steps_of_kind.thread for steps_of_kind in steps if steps_of_kind.thread is not None), None)
+        return next((steps.thread for steps in self._all_steps() if steps.thread is not None), None)
 
 
 class StepReports:

@@ -253,8 +253,13 @@ def test_steps_on_the_cpu_are_timed_there_and_a_gpu_that_fails_ends_its_times(mo
 def test_a_cuda_graph_may_be_captured_while_events_are_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     """In CUDA's default mode a query by any thread makes the program's capture fail."""
     gpu, made = _torch(monkeypatch, 0.001), _Trial()
-    monkeypatch.setattr(made.watcher.counting, "_exchange_capture_mode", lambda: gpu.exchange)
+    asked = []
+    monkeypatch.setattr(made.watcher.counting, "_exchange_capture_mode", lambda: asked.append(1) or gpu.exchange)
     steps = made.watcher.counters.optimizer
+    steps.step(device=SimpleNamespace(type="cpu"))
+    steps.look()
+    assert not asked, "a program on the CPU does not load the driver"
+    steps.reset()
     for _ in range(8):
         steps.step(device=CUDA)
     gpu.capturing = True
