@@ -207,11 +207,7 @@ def _record(
         if silent != (status.state == "not-answering"):
             silent = not silent
             progress("")
-            fault = (
-                f"the collector {status.collector_fault}" if status.collector_fault else "the driver does not answer"
-            )
-            reason = "; ".join(filter(None, (fault, status.detail)))
-            print_line(f"gpuwatch: no samples: {reason}" if silent else "gpuwatch: sampling again")
+            print_line(status.log_line)
         snapshot = recorder.snapshot
         if progress_wanted() and snapshot is not None:
             gpus = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"

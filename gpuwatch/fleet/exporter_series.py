@@ -22,7 +22,7 @@ _MIB = 1048576.0
 class ExporterMetric(NamedTuple):
     """What a metric of an exporter is in our terms."""
 
-    metric: str
+    metric_id: str
     """Our id."""
     scale: float
     """Factor from its unit to ours."""
@@ -109,7 +109,7 @@ _BLANK_FLOAT = (140737488355328.0, 140737488355343.0)
 
 def exporter_metric_names(*metrics: str) -> tuple[str, ...]:
     """What exporters call these readings; all of them without any."""
-    return tuple(name for name, reported in EXPORTER_METRICS.items() if not metrics or reported.metric in metrics)
+    return tuple(name for name, reported in EXPORTER_METRICS.items() if not metrics or reported.metric_id in metrics)
 
 
 def parse_reading(reported: ExporterMetric, text: str) -> Value | None:
@@ -120,12 +120,12 @@ def parse_reading(reported: ExporterMetric, text: str) -> Value | None:
         return None
     if not math.isfinite(number) or number >= _BLANK_64 or _BLANK_FLOAT[0] <= number <= _BLANK_FLOAT[1]:
         return None
-    spec = BY_ID[reported.metric]
+    spec = BY_ID[reported.metric_id]
     if _BLANK_32[0] <= number <= _BLANK_32[1] and reported.rank == DCGM and not spec.counter:
         return None
-    if number < 0 and not reported.metric.startswith("temperature."):
+    if number < 0 and not reported.metric_id.startswith("temperature."):
         return None
-    if reported.metric == "performance.state":
+    if reported.metric_id == "performance.state":
         return f"P{number:.0f}" if number < 16 else None
     if spec.unit is Unit.NAME:
         return {0.0: "no", 1.0: "yes"}.get(number)

@@ -108,12 +108,12 @@ class HostFeed(ABC):
 class FleetPoller:
     """The newest hosts of a source, summed up; read in a thread of its own, so that a screen never waits for them.
 
-    ``interval`` is in seconds and may be set at any time.
+    ``interval``: seconds between two reads.
     """
 
     def __init__(self, source: FleetSource, interval: float) -> None:
         self.source = source
-        self._interval = interval
+        self.interval = interval
         self.summary: FleetSummary | None = None
         """The newest; None before the first."""
         self._wake: Callable[[], None] = lambda: None
@@ -125,13 +125,9 @@ class FleetPoller:
         """The error of gpuwatch itself that ended the thread."""
         return self._thread.failure
 
-    @property
-    def interval(self) -> float:
-        return self._interval
-
-    @interval.setter
-    def interval(self, seconds: float) -> None:
-        self._interval = seconds
+    def set_interval(self, seconds: float) -> None:
+        """Sets the seconds between two reads, and reads at once; may be called at any time."""
+        self.interval = seconds
         self.source.set_interval(seconds)
         self._read_due.set()
 
@@ -161,6 +157,6 @@ class FleetPoller:
                 return
             self.summary = summarize_fleet(fleet, self.summary)
             self._wake()
-            seconds_left = began + self._interval - time.monotonic()
+            seconds_left = began + self.interval - time.monotonic()
             if seconds_left > 0:
                 self._read_due.wait(seconds_left)

@@ -208,12 +208,12 @@ class HostsBuilder:
         if mig_id:
             instance = gpu.instances.setdefault(mig_id, _Instance())
             instance.profile = instance.profile or sample.metric.get("GPU_I_PROFILE")
-            if reading is not None and reported.metric in MIG_READINGS:
-                instance.readings[reported.metric] = reading
+            if reading is not None and reported.metric_id in MIG_READINGS:
+                instance.readings[reported.metric_id] = reading
                 return
         # dcgm-exporter also gives what is of the whole GPU, such as its temperature, with each instance.
         if reading is not None:
-            gpu.set_reading(reported.metric, reading, reported.rank)
+            gpu.set_reading(reported.metric_id, reading, reported.rank)
 
     def add_identity(self, labels: Mapping[str, str]) -> None:
         """Adds what an info series says of a driver, a GPU or a MIG instance."""

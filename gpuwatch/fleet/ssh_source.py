@@ -88,7 +88,7 @@ class SshConnections:
         command: Sequence[str],
         options: Sequence[str],
     ) -> None:
-        self._interval = interval
+        self.interval = interval
         self._on_change = on_change
         self._command = tuple(command)
         self._options = tuple(options)
@@ -100,15 +100,10 @@ class SshConnections:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self.thread = ReaderThread("gpuwatch-hosts", self._run, self._report_failure)
 
-    @property
-    def interval(self) -> float:
-        """Seconds between the samples of a host; a change makes the connections again."""
-        return self._interval
-
-    @interval.setter
-    def interval(self, seconds: float) -> None:
-        if seconds != self._interval:
-            self._interval = seconds
+    def set_interval(self, seconds: float) -> None:
+        """Sets the seconds between the samples of a host; a change makes the connections again."""
+        if seconds != self.interval:
+            self.interval = seconds
             self._restart_at = time.monotonic() + 1.0  # more key presses may follow
             self._wake()
 
@@ -160,7 +155,7 @@ class SshConnections:
                 starting += 1
 
     def _start(self, connection: HostConnection) -> None:
-        arguments = [*self._command, "snapshot", "--json", "--every", f"{self._interval:g}s"]
+        arguments = [*self._command, "snapshot", "--json", "--every", f"{self.interval:g}s"]
         connection.stdout_rest.clear()
         connection.stderr_tail.clear()
         connection.answered, connection.unreadable = False, ""
@@ -241,7 +236,7 @@ class SshConnections:
                 if now - connection.started_at > _FIRST_LINE_SECONDS:
                     self._fail(connection, connection.unreadable or "no answer from gpuwatch there")
                 continue
-            silent = now - (connection.line_at or connection.started_at) - 2 * self._interval
+            silent = now - (connection.line_at or connection.started_at) - 2 * self.interval
             if silent > _RESTART_SECONDS:
                 self._fail(connection, "stopped sending")
             elif silent > _SILENT_SECONDS and not connection.reason:
@@ -331,7 +326,7 @@ class SshSource(FleetSource):
         return SshHostFeed(host, interval, command=self._command, options=self._options)
 
     def set_interval(self, interval: float) -> None:
-        self._connections.interval = interval
+        self._connections.set_interval(interval)
 
     def read(self) -> Fleet:
         """All hosts as they are known now; an unchanged host is the same object."""
@@ -370,7 +365,7 @@ class SshHostFeed(HostFeed):
 
     @interval.setter
     def interval(self, seconds: float) -> None:
-        self._connections.interval = seconds
+        self._connections.set_interval(seconds)
 
     def _status(self) -> tuple[float | None, str]:
         connection = self._connection

@@ -159,5 +159,5 @@ class FleetApp(GpuwatchApp):
         if self.session is not self._idle:
             super().change_interval(step)
             return
-        self.fleet_poller.interval = next_choice(INTERVALS_SECONDS, self.fleet_poller.interval, step)
+        self.fleet_poller.set_interval(next_choice(INTERVALS_SECONDS, self.fleet_poller.interval, step))
         self.fleet_screen.head.redraw()

@@ -292,5 +292,5 @@ def test_any_label_of_any_series(label: str) -> None:
 
 def test_every_exporter_reports_what_the_list_needs() -> None:
     for prefix in ("gpuwatch_", "DCGM_", "nvidia_smi_"):
-        found = {EXPORTER_METRICS[name].metric for name in exporter_metric_names() if name.startswith(prefix)}
+        found = {EXPORTER_METRICS[name].metric_id for name in exporter_metric_names() if name.startswith(prefix)}
         assert {"memory.used_bytes", "memory.free_bytes", "utilization.gpu_percent"} <= found

@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
 from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
-from gpuwatch.share.reports.runs_side_by_side import COLUMNS, compare, labels, start_times
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, compare, run_labels, start_times
 from tests.reports.documents import GIB, MIB, STARTED, bare_run, full_run, speed
 
 FLOAT = (Placement(op="MatMul", dtype="float32", actual="/device:GPU:0"),)
@@ -198,7 +198,7 @@ def test_a_pass_has_the_sign_of_its_worst_finding_alone_and_beside_others(severi
 def test_runs_of_one_configuration_are_numbered() -> None:
     later = full_run(started_at=STARTED + datetime.timedelta(seconds=90))
     document = compare([full_run(), later, bare_run()])
-    assert labels(document.runs) == ("soft-missing #1", "soft-missing #2", "growth")
+    assert run_labels(document.runs) == ("soft-missing #1", "soft-missing #2", "growth")
     assert "started" in document.columns
     for name in ("text", "markdown", "html"):
         drawn = render(document, name, width=140).replace("\\", "").replace("<wbr>", "")
@@ -209,7 +209,7 @@ def test_runs_of_one_configuration_are_numbered() -> None:
     assert 'aria-label="soft-missing #2: 412' in drawn, "charts tell them apart, too"
     alone = compare([full_run(), bare_run()])
     assert "started" not in alone.columns
-    assert labels(alone.runs) == ("soft-missing", "growth")
+    assert run_labels(alone.runs) == ("soft-missing", "growth")
 
 
 def test_times_of_several_days_have_their_dates() -> None:

@@ -13,7 +13,7 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text
 from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.share.reports.report_formats import FORMATS, format_for, render, write
-from gpuwatch.share.reports.runs_side_by_side import cells
+from gpuwatch.share.reports.runs_side_by_side import run_cells
 from tests.every import every
 from tests.reports.documents import bare_run, full_run, full_snapshot
 
@@ -120,12 +120,12 @@ def test_masking_changes_secrets_and_nothing_else() -> None:
 
 
 def test_cells_of_a_run_with_everything_and_of_one_with_nothing() -> None:
-    full = cells(full_run())
+    full = run_cells(full_run())
     assert full["granted"] == "21.0 GiB"
     assert full["device_map"] == "GPU:0→1"
     assert full["fell_back"] == "GPU:7→GPU:0"
     assert full["steps_per_second"] == "412 ±6"
-    bare = cells(bare_run())
+    bare = run_cells(bare_run())
     assert {name for name, value in bare.items() if value == "–"} == {
         "asked",
         "granted",

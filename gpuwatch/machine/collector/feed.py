@@ -33,6 +33,14 @@ class FeedStatus(msgspec.Struct, frozen=True):
     source_note: str = ""
     """The last change of that, for the user."""
 
+    @property
+    def log_line(self) -> str:
+        """For a log, when the state changes: why there are no samples, or that they come again."""
+        if self.state != "not-answering":
+            return "gpuwatch: sampling again"
+        fault = f"the collector {self.collector_fault}" if self.collector_fault else "the driver does not answer"
+        return f"gpuwatch: no samples: {'; '.join(filter(None, (fault, self.detail)))}"
+
 
 class Feed(Protocol):
     """A source of snapshots that never blocks its caller."""

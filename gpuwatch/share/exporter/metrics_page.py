@@ -197,9 +197,7 @@ class PageUpdater:
             self._log(f"gpuwatch: serving samples {source}")
         if (driver_silent := status.state == "not-answering") != self._driver_silent:
             self._driver_silent = driver_silent
-            what = f"the collector {status.collector_fault}" if status.collector_fault else "the driver does not answer"
-            why = "; ".join(filter(None, (what, status.detail)))
-            self._log(f"gpuwatch: no samples: {why}" if driver_silent else "gpuwatch: sampling again")
+            self._log(status.log_line)
         newest = self._snapshot
         snapshot_findings = newest.findings if newest is not None else ()
         findings = recorded_and_current_findings(snapshot_findings, self._conditions)

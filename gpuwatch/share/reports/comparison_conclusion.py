@@ -17,7 +17,7 @@ from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.run_report import ended_as_expected
-from gpuwatch.share.reports.runs_side_by_side import labels, names_by_config
+from gpuwatch.share.reports.runs_side_by_side import names_by_config, run_labels
 
 _MAX_NAMES = 4
 _MAX_REASONS = 2
@@ -72,7 +72,7 @@ def conclusion(document: Comparison) -> str:
 
 def _names(runs: Sequence[Run]) -> tuple[str, ...]:
     """The labels; runs of one configuration are named by version or machine if that is enough."""
-    names = list(labels(runs))
+    names = list(run_labels(runs))
     for index, run in enumerate(runs):
         same_config = [other for other in runs if other.config == run.config]
         facts = tuple(

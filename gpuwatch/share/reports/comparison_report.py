@@ -29,9 +29,9 @@ from gpuwatch.share.reports.runs_side_by_side import (
     HEADS,
     OPTIONAL_COLUMNS,
     RIGHT_ALIGNED,
-    cells,
-    labels,
     names_by_config,
+    run_cells,
+    run_labels,
     start_times,
 )
 from gpuwatch.share.reports.snapshot_report import snapshot_content
@@ -100,7 +100,7 @@ def comparison_content(document: Comparison) -> Content:
         parts=(
             *(
                 dataclasses.replace(run_content(run), title=name)
-                for run, name in zip(document.runs, labels(document.runs), strict=True)
+                for run, name in zip(document.runs, run_labels(document.runs), strict=True)
             ),
             *_machine_parts(document),
         ),
@@ -137,13 +137,13 @@ def comparison_table(document: Comparison, title: str) -> Table:
     """A row for each run, best and worst marked; comparable speeds, and memory, as charts."""
     columns_shown = tuple(name for name in document.columns if name in HEADS) or ("config",)
     rows = []
-    names, started = labels(document.runs), start_times(document.runs)
+    names, started = run_labels(document.runs), start_times(document.runs)
     named = list(zip(names, document.runs, strict=True))
     simulated = any(run.simulated for run in document.runs)
     # Simulated GPUs have the speed of this computer's CPU: sorted bars would look like a ranking.
     speeds = None if simulated else bar_charts.speed_chart([named[index] for index in document.comparable])
     for index, run in enumerate(document.runs):
-        shown = {**cells(run, (*COLUMNS, *OPTIONAL_COLUMNS)), "config": names[index], "started": started[index]}
+        shown = {**run_cells(run, (*COLUMNS, *OPTIONAL_COLUMNS)), "config": names[index], "started": started[index]}
         if run.node is not None and "node" in document.columns:
             shown["config"] = names[index].replace(f" on {clean(run.node)}", "", 1)
         rows.append(tuple(_marked_cell(document, index, run, name, shown[name]) for name in columns_shown))
@@ -170,7 +170,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
 
 def _skipped_text(document: Comparison) -> Table:
     """Why runs were skipped: their rows are empty."""
-    named = zip(labels(document.runs), document.runs, strict=True)
+    named = zip(run_labels(document.runs), document.runs, strict=True)
     rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
     return Table("Skipped", ("Config", "Why"), rows, lines=4)
 
@@ -244,7 +244,7 @@ def _machines(document: Comparison) -> Table:
 
 
 def _findings(document: Comparison) -> Table:
-    runs, names = document.runs, labels(document.runs)
+    runs, names = document.runs, run_labels(document.runs)
     numbered_findings = (
         (index, finding) for index, run in enumerate(runs) for finding in run.findings if finding.id != "healthy"
     )

@@ -109,7 +109,7 @@ def _columns(runs: Sequence[Run]) -> tuple[str, ...]:
     return (*names[:1], *different, *names[1:])
 
 
-def labels(runs: Sequence[Run]) -> tuple[str, ...]:
+def run_labels(runs: Sequence[Run]) -> tuple[str, ...]:
     """A name for each run: its configuration and node, numbered if it was run there more than once."""
     totals = Counter((run.config, run.node) for run in runs)
     seen_labels: Counter[tuple[str, str | None]] = Counter()
@@ -178,7 +178,7 @@ def _names_text(names: Iterable[str]) -> str:
     return first_and_more(list(dict.fromkeys(names)), _MAX_NAMED)
 
 
-def cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
+def run_cells(run: Run, columns: Sequence[Column] = COLUMNS) -> dict[str, str]:
     """Text of each cell of a run, by column."""
     return {name: value(run) for name, _, value in columns}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.formatting.units import UNKNOWN, gib_number
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.share.reports import bar_charts
-from gpuwatch.share.reports.runs_side_by_side import labels
+from gpuwatch.share.reports.runs_side_by_side import run_labels
 from gpuwatch.ui.details.probe_descriptions import event_text
 from gpuwatch.ui.drawing.braille_graph import column_means
 from gpuwatch.ui.drawing.line_builder import LineBuilder
@@ -91,7 +91,7 @@ def probe_bar_lines(document: Comparison, width: int, room: int, chosen: int | N
 
     ``chosen``: index of a run to keep in view. Speeds of simulated GPUs are this computer's and are left out.
     """
-    named = list(zip(labels(document.runs), document.runs, strict=True))
+    named = list(zip(run_labels(document.runs), document.runs, strict=True))
     if chosen is not None and chosen >= _MAX_CHARTED_RUNS:  # a chart has no more rows than that
         start = len(named) - _MAX_CHARTED_RUNS if len(named) - chosen < _MAX_CHARTED_RUNS else chosen
         named, chosen = named[start:], chosen - start
@@ -99,7 +99,7 @@ def probe_bar_lines(document: Comparison, width: int, room: int, chosen: int | N
     if memory is None or room < 3 or width < _MIN_CELLS_FOR_BARS:
         return []
     simulated = any(run.simulated for run in document.runs)
-    alike = {labels(document.runs)[index] for index in document.comparable}
+    alike = {run_labels(document.runs)[index] for index in document.comparable}
     speeds = None if simulated else bar_charts.speed_chart([pair for pair in named if pair[0] in alike])
     speed_of = {row.label: row for row in speeds.rows} if speeds is not None else {}
     name = max(width_of(row.label) for row in memory.rows) + 2

@@ -17,7 +17,7 @@ from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.share.reports.comparison_report import BEST_MARK, speed_marks
 from gpuwatch.share.reports.report_elements import GLYPHS
 from gpuwatch.share.reports.run_report import fallback_text, state_of
-from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT_ALIGNED, cells
+from gpuwatch.share.reports.runs_side_by_side import COLUMNS, RIGHT_ALIGNED, run_cells
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
@@ -314,7 +314,7 @@ class ProbeTable(ItemList[ProbeRow]):
 
     def rebuild(self) -> None:
         runs = [row.run for row in self.items if not isinstance(row, GroupRow) and row.run is not None]
-        texts = [cells(run) for run in runs]
+        texts = [run_cells(run) for run in runs]
         wants = tuple((name, max((width_of(text[name]) for text in texts), default=0) + 2) for name in _WIDENED_COLUMNS)
         columns = place_columns(self.inner_width, moved=any(fallback_text(run) != UNKNOWN for run in runs), wants=wants)
         head = LineBuilder(self.inner_width)
@@ -333,14 +333,14 @@ class ProbeTable(ItemList[ProbeRow]):
             builder.add(f"{'▸' if row.folded else '▾'} {printable(row.name)}", "title")
             return builder.add(f"  {row.ran} of {row.count} ran" if row.ran else f"  {row.count}", "dim").line()
         if isinstance(row, EarlierRunRow):
-            shown = cells(row.run)
+            shown = run_cells(row.run)
             shown["config"] = f" └ {ago(self._now - row.run.started_at.timestamp())}"
             return self._cells(builder.add("    "), row.run, shown, columns, old=True)
         mark, style = ("■", "accent") if row.selected else ("□", "track")
         builder.add("  ").add(f"{mark} ", style)
         name = printable(row.script.name)
         if row.run is not None and not row.state:
-            return self._cells(builder, row.run, cells(row.run), columns)
+            return self._cells(builder, row.run, run_cells(row.run), columns)
         builder.add(align_left(name, columns[0].width), "strong" if row.state == "running" else "text").add(" ")
         if row.state == "running":
             return builder.add("▸ ", "accent").add(printable(self._activity), "accent").line()
