@@ -132,10 +132,6 @@ class Session:
             if self._joined_samples is not None:
                 self._joined_samples.recording.close()
 
-    def resumed(self) -> None:
-        """Called after SIGCONT: do not count the stop as driver delay."""
-        self.feed.resumed()
-
     def change_interval(self, step: int) -> None:
         """Changes to the next longer (1) or shorter (-1) interval; a recording is played slower or faster."""
         if self.player is not None:

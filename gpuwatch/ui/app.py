@@ -442,7 +442,7 @@ class GpuwatchApp(PreferencesApp):
     def _resumed(self, _: App[object]) -> None:
         """Called after a suspension; does not count it as driver delay."""
         for session in self.sessions.values():
-            session.resumed()
+            session.feed.resumed()
         self._show()
 
     async def _run_on_tab(self, tab_id: str, action: str) -> None:

@@ -19,8 +19,7 @@ from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.share.reports.snapshot_report import snapshot_content
 from gpuwatch.ui.details.finding_lines import page_lines
-from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceSheet
-from gpuwatch.ui.screens.findings import FindingsScreen
+from gpuwatch.ui.screens.findings import CauseSheet, EvidenceSheet, FindingsScreen
 from tests.every import every
 from tests.ui import machines
 from tests.ui.conftest import Stage

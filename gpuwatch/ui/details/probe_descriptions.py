@@ -1,4 +1,4 @@
-"""Texts about probes: what the next runs have in common, progress and events of those that run, what one does."""
+"""Texts about probes: the next runs, progress and events of those that run, problems, the conclusion, what one does."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, size
+from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
-from gpuwatch.ui.drawing.styled_lines import Span
+from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
+from gpuwatch.ui.drawing.styled_lines import Span, SpanLines, wrap_line
 from gpuwatch.ui.drawing.text_width import cut_to_width
 
 if TYPE_CHECKING:
@@ -56,6 +58,34 @@ def next_run_facts(probe_runs: ProbeRuns, view: View) -> list[str]:
         (printable(parameters.python), "{}"),
     )
     return parts + [text.format(value) for value, text in given if value not in (None, "")]
+
+
+def conclusion_lines(comparison: Comparison, width: int, most: int) -> SpanLines:
+    """What the runs show, in at most so many lines; empty without runs."""
+    if not comparison.runs:
+        return []
+    bad = sum(map(run_failed, comparison.runs))
+    all_bad = bad == len(comparison.runs)
+    glyph, style = ("●", "ok") if not bad else ("✖", "error") if all_bad else ("▲", "warning")
+    words = wrap_line([(f" {glyph} ", style), (printable(conclusion(comparison)), "strong")], width - 1)
+    lines = words[:most]
+    if len(words) > most:
+        *before, (text, its_style) = lines[-1]
+        lines[-1] = [*before, (cut_to_width(f"{text} …", width - 4), its_style)]
+    return lines
+
+
+def batch_problem_lines(probe_runs: ProbeRuns) -> SpanLines:
+    """Why the last batch could not run and what to do, and what else is to be known of it."""
+    lines: SpanLines = []
+    if (problem := probe_runs.problem) is not None:
+        lines.append([("✖ ", "error"), (printable(problem.message), "text")])
+        if problem.hint:
+            lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
+        retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
+        lines.append([("  → ", "accent"), *retry])
+    notes = filter(None, (*probe_runs.notes, probe_runs.why_earlier_unread))
+    return lines + [[("▲ ", "warning"), (printable(note), "text")] for note in notes]
 
 
 def configuration_lines(script: ProbeScript | None, run: Run | None) -> list[list[Span]]:

@@ -14,6 +14,8 @@ from gpuwatch.ui.panes import gpu_card, gpu_line
 from gpuwatch.ui.panes.gpu_line import mig_instance_lines
 from gpuwatch.ui.settings.preferences import Preferences
 
+_FindingByGpu = Mapping[str | None, Finding]
+
 
 def plan_overview(
     view: View,
@@ -54,7 +56,7 @@ def gpu_lines(
     if not layout.scrolls:
         return lines
     room = layout.gpu_height - 1
-    return [*lines[top : top + room], _hidden_gpus_line(view, len(lines), layout.columns, top, room, width, findings)]
+    return [*lines[top : top + room], _hidden_gpus_line(view, len(lines), top, room, width, findings)]
 
 
 def rows_of_lines(count: int, layout: OverviewLayout) -> int:
@@ -62,9 +64,7 @@ def rows_of_lines(count: int, layout: OverviewLayout) -> int:
     return -(-count // layout.columns)
 
 
-def _hidden_gpus_line(
-    view: View, rows: int, columns: int, top: int, room: int, width: int, findings: Mapping[str | None, Finding]
-) -> Line:
+def _hidden_gpus_line(view: View, rows: int, top: int, room: int, width: int, findings: _FindingByGpu) -> Line:
     """How many GPUs are hidden above and below, and how many of them have findings."""
     hidden: list[list[str | None]] = [[], []]
     for number, device in enumerate(view.devices):
@@ -82,12 +82,7 @@ def _hidden_gpus_line(
 
 
 def _cards(
-    view: View,
-    layout: OverviewLayout,
-    width: int,
-    cursor: int,
-    findings: Mapping[str | None, Finding],
-    preferences: Preferences,
+    view: View, layout: OverviewLayout, width: int, cursor: int, findings: _FindingByGpu, preferences: Preferences
 ) -> list[Line]:
     edges = [width * column // layout.columns for column in range(layout.columns + 1)]
     cards = [
@@ -112,12 +107,7 @@ def _side_by_side(cells: Sequence[Sequence[list[Span]]], *end: Span) -> list[Lin
 
 
 def _rows(
-    view: View,
-    layout: OverviewLayout,
-    width: int,
-    cursor: int,
-    findings: Mapping[str | None, Finding],
-    preferences: Preferences,
+    view: View, layout: OverviewLayout, width: int, cursor: int, findings: _FindingByGpu, preferences: Preferences
 ) -> list[Line]:
     cell_width = width // layout.columns
     columns = gpu_line.fit_columns(cell_width, tuple(view.devices), preferences.gpu_fields)

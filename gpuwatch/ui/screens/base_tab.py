@@ -106,6 +106,11 @@ class TabScreen(Screen[None]):
         width, height = self.app.size
         return width >= 100 and height >= 30
 
+    @property
+    def wide(self) -> bool:
+        """Whether what belongs to the selected line stands beside a list, else below it or in a sheet."""
+        return self.app.size.width >= 160
+
     # Showing
 
     def show_again(self) -> None:

@@ -27,9 +27,6 @@ from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.tables.process_columns import short_command
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, LazyLines, TextPane
 
-_WIDE_COLUMNS = 160
-"""Columns of a terminal from which the event under the cursor stands beside the list."""
-
 
 class EventList(ItemList[MachineEvent]):
     """One line per event; the cursor stays with its event while new ones are added above."""
@@ -129,8 +126,8 @@ class EventsScreen(FilterableScreen):
         """Draws the list and marks all events as seen."""
         self.event_list.framed = self.about.framed = self.framed
         width = self.app.size.width
-        self.about.display = width >= _WIDE_COLUMNS
-        self.about.styles.width = width * 2 // 5 if width >= _WIDE_COLUMNS else 0
+        self.about.display = self.wide
+        self.about.styles.width = width * 2 // 5 if self.wide else 0
         if view.since.counted != self._since:
             self._since, self._new, self._count = view.since.counted, 0, self.gpuwatch.session.event_count
         count = self.gpuwatch.session.event_count if view.paused_since is None else self._count

@@ -1,7 +1,8 @@
-"""The Findings tab: all findings, and the evidence of the selected one."""
+"""The Findings tab: all findings, and the evidence of the selected one; sheets of evidence and of a cause page."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.containers import Horizontal, Vertical
@@ -11,6 +12,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.safe_text import printable
+from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.finding_lines import (
     Entry,
@@ -23,19 +25,18 @@ from gpuwatch.ui.details.finding_lines import (
     finding_times,
     folded_page,
     id_and_certainty,
+    page_lines,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, SpanLines, wrap_lines
 from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
 from gpuwatch.ui.panes.verdict import verdict
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
-from gpuwatch.ui.screens.finding_sheets import CauseSheet, EvidenceSheet
+from gpuwatch.ui.screens.sheet_bases import LinesSheet, sheet_bindings
 from gpuwatch.ui.settings.actions import bindings
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.scroll_list import NO_MATCH, WAITING, ItemList, TextPane
 
-_WIDE_COLUMNS = 160
-"""Columns of a terminal from which the page of the cause stands beside the list; else it follows the evidence."""
 _FRAMED_ROWS = 20
 """Rows of a terminal from which list and evidence have frames, and the page of the cause has room."""
 _MIN_TITLE_CELLS = 30
@@ -173,8 +174,8 @@ class FindingsScreen(FilterableScreen):
     def draw(self, view: View) -> None:
         """Draws the list, at most half the screen, and the evidence."""
         width, height = self.app.size
-        self.page.display = width >= _WIDE_COLUMNS
-        self.page.styles.width = width - self._list_width if width >= _WIDE_COLUMNS else 0
+        self.page.display = self.wide
+        self.page.styles.width = width - self._list_width if self.wide else 0
         framed = height >= _FRAMED_ROWS
         self.finding_list.framed = self.evidence.framed = framed
         self.evidence.headed = not framed
@@ -219,7 +220,7 @@ class FindingsScreen(FilterableScreen):
     def _list_width(self) -> int:
         """Cells of the list and the evidence."""
         width = self.app.size.width
-        return width if width < _WIDE_COLUMNS else (width + 1) // 2
+        return (width + 1) // 2 if self.wide else width
 
     def _draw_page(self, entry: Entry | None) -> None:
         """The page of a cause; for a healthy machine, what was checked."""
@@ -288,3 +289,42 @@ def _checked_causes(view: View) -> SpanLines:
     causes = [text for cause, text in CAUSES.items() if cause not in ("healthy", "unknown")]
     lines: SpanLines = [[(f"None of these {len(causes)} causes was found in what could be read:", "text")], []]
     return lines + [[("· ", "dim"), (text, "dim")] for text in causes]
+
+
+class CauseSheet(LinesSheet[None]):
+    """What ``gpuwatch cause ID`` prints."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"gpuwatch cause {cause}", page_lines(page(cause)))
+
+
+class EvidenceSheet(LinesSheet[None]):
+    """Findings with evidence, as they are now; ``c`` copies the action, ``p`` opens the cause page."""
+
+    BINDINGS = sheet_bindings({"p": "page", "f": "close"})
+
+    def __init__(self, title: str, read: Callable[[], tuple[SpanLines, Entry | None]]) -> None:
+        """``read``: the lines, and the entry whose action and cause page the keys are for; asked once a second."""
+        lines, entry = read()
+        super().__init__(title, lines)
+        self._read = read
+        self._take_entry(entry)
+
+    def on_mount(self) -> None:
+        """What it says changes while it is read: times, values, new findings."""
+        self.set_interval(1.0, self._refresh_entry)
+
+    def _refresh_entry(self) -> None:
+        lines, entry = self._read()
+        if lines != self.sheet.content:
+            self._take_entry(entry)
+            self.sheet.replace(lines)
+
+    def _take_entry(self, entry: Entry | None) -> None:
+        self._to_copy, self._cause = action_of(entry), cause_of(entry)
+        keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
+        self.sheet.ending = "  ".join([*keys, "Esc closes"])
+
+    def action_page(self) -> None:
+        if self._cause:
+            self.app.push_screen(CauseSheet(self._cause))

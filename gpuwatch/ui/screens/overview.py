@@ -389,7 +389,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     def action_findings(self) -> None:
         from gpuwatch.ui.details.finding_lines import Entry, all_finding_lines
-        from gpuwatch.ui.screens.finding_sheets import EvidenceSheet
+        from gpuwatch.ui.screens.findings import EvidenceSheet
 
         def read() -> tuple[SpanLines, Entry | None]:
             return all_finding_lines(self.view), next(iter(self.view.errors_and_warnings), None)

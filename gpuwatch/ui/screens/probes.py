@@ -17,12 +17,13 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
 from gpuwatch.session.view import View
-from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
 from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE_MARK, UNSTEADY_MARK, speed_marks
 from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.ui.details.probe_descriptions import (
     GROUP_WORDS,
+    batch_problem_lines,
+    conclusion_lines,
     configuration_lines,
     current_activity,
     next_run_facts,
@@ -30,9 +31,9 @@ from gpuwatch.ui.details.probe_descriptions import (
     why_not_comparable,
 )
 from gpuwatch.ui.drawing.line_builder import LineBuilder
-from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width, wrap_line, wrap_lines
+from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width, wrap_lines
 from gpuwatch.ui.drawing.text_styles import link_style
-from gpuwatch.ui.drawing.text_width import cut_to_width, width_of
+from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
@@ -113,19 +114,8 @@ class ProbesScreen(FilterableScreen):
             builder.bar(live.done / max(len(live.configs), 1), _BAR_CELLS, "accent")
 
     def _draw_conclusion(self) -> None:
-        comparison = self.comparison()
         width, height = self.app.size
-        lines: list[list[Span]] = []
-        if comparison.runs:
-            bad = sum(map(run_failed, comparison.runs))
-            all_bad = bad == len(comparison.runs)
-            glyph, style = ("●", "ok") if not bad else ("✖", "error") if all_bad else ("▲", "warning")
-            words = wrap_line([(f" {glyph} ", style), (printable(conclusion(comparison)), "strong")], width - 1)
-            most = _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1
-            lines = words[:most]
-            if len(words) > most:
-                *before, (text, its_style) = lines[-1]
-                lines[-1] = [*before, (cut_to_width(f"{text} …", width - 4), its_style)]
+        lines = conclusion_lines(self.comparison(), width, _MAX_CONCLUSION_LINES if height >= _TALL_LINES else 1)
         self.conclusion.display = bool(lines)
         self.conclusion.styles.height = max(len(lines), 1)
         self.conclusion.paint([Line(tuple(line)) for line in lines])
@@ -172,15 +162,7 @@ class ProbesScreen(FilterableScreen):
         if probe_runs.live is not None:
             self.details.show_live(probe_runs.live)
             return
-        lines: list[list[Span]] = []
-        if (problem := probe_runs.problem) is not None:
-            lines.append([("✖ ", "error"), (printable(problem.message), "text")])
-            if problem.hint:
-                lines.append([("  → ", "accent"), (printable(problem.hint), "text")])
-            retry: list[Span] = [("p", "key"), (" sets the interpreter, ", "text"), ("x", "key"), (" retries", "text")]
-            lines.append([("  → ", "accent"), *retry])
-        notes = filter(None, (*probe_runs.notes, probe_runs.why_earlier_unread))
-        lines += [[("▲ ", "warning"), (printable(note), "text")] for note in notes]
+        lines = batch_problem_lines(probe_runs)
         if self._message[0]:
             lines.append([self._message])
         replay = self.gpuwatch.session.recorded

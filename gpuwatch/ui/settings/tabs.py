@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -54,28 +53,21 @@ def panes_of(tab_id: str) -> tuple[str, ...]:
 
 
 def tab_labels(active: str, room: int, unseen: int = 0) -> list[tuple[str, str, str]]:
-    """Tab id, text and style of each name, fitted into ``room`` cells: with numbers, without, or as many names as fit.
+    """Tab id, text and style of each name, fitted into ``room`` cells: with numbers, without, or the first ones alone.
 
     ``unseen``: number of new events.
     """
-
-    def labels(forms: Sequence[str]) -> list[tuple[str, str, str]]:
+    ways = [(["numbers"] * len(TABS), _HOST_CELLS), (["names"] * len(TABS), 0)]
+    for named in range(len(TABS), -1, -1):
+        ways.append((["numbers" if n < named and tab.id != active else "folded" for n, tab in enumerate(TABS)], 0))
+    for forms, more_room in ways:
         numbered = zip(itertools.count(1), TABS, forms, strict=False)
-        return [_label(number, tab, tab.id == active, form, unseen) for number, tab, form in numbered]
-
-    def cells(forms: Sequence[str]) -> int:
+        shown = [_label(number, tab, tab.id == active, form, unseen) for number, tab, form in numbered]
         # Room for the word is reserved, so that names do not jump when something happens.
-        return sum(len(text) for _, text, _ in labels(forms)) + len(_NEW_EVENTS) * (not unseen)
-
-    for form, beside in (("numbers", -_HOST_CELLS), ("names", 0)):
-        if cells([form] * len(TABS)) + beside <= room:
-            return labels([form] * len(TABS))
-    forms = ["folded"] * len(TABS)
-    for place, tab in enumerate(TABS):
-        with_name = [*forms[:place], "numbers", *forms[place + 1 :]]
-        if tab.id != active and cells(with_name) <= room:
-            forms = with_name
-    return labels(forms)
+        coming = 0 if unseen else len(_NEW_EVENTS)
+        if sum(len(text) for _, text, _ in shown) + coming <= room + more_room:
+            break
+    return shown
 
 
 def _label(number: int, tab: Tab, active: bool, form: str, unseen: int) -> tuple[str, str, str]:
