@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +93,7 @@ class Session:
         self._finding_source: FindingSource = findings if findings is not None else LiveFindings(conditions)
         self._process_histories = ProcessHistories()
         self._seen_event_count = 0
+        self._event_index: EventIndex | None = None
         self._last_problem_at = float("-inf")
         self._running = False
         self._last_jump_at = 0.0
@@ -263,15 +263,13 @@ class Session:
         repeated = self._joined_samples.repeated_event_count if self._joined_samples is not None else 0
         return self._finding_source.event_count - repeated
 
-    @cached_property
-    def _event_index(self) -> EventIndex:
-        from gpuwatch.session.event_timeline import EventIndex
-
-        return EventIndex()
-
     @property
     def event_index(self) -> EventIndex:
         """The index of all events so far."""
+        if self._event_index is None:
+            from gpuwatch.session.event_timeline import EventIndex
+
+            self._event_index = EventIndex()
         self._event_index.update(self.timeline.events())
         return self._event_index
 

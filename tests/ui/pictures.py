@@ -81,7 +81,7 @@ def made_up_probe_runs(folder: Path, *, live: bool = False) -> ProbeRuns:
             ),
             times=tuple(n / 10 for n in range(12)),
             process_bytes=tuple(min(n, 6) / 6 * 137.9 * gib for n in range(12)),
-            device=tuple((min(n, 6) / 6 * 137.9 + 0.6) * gib for n in range(12)),
+            device_bytes=tuple((min(n, 6) / 6 * 137.9 + 0.6) * gib for n in range(12)),
             device_total=139.8 * gib,
             device_name="GPU 0",
         )

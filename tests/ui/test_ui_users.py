@@ -43,7 +43,7 @@ def test_sums_by_user() -> None:
     bob, alice, bobby, nobody = totals(crowd().processes)
     assert [one.name for one in (bob, alice, bobby, nobody)] == ["bob", "alice", "bobby", None]
     assert (alice.processes, alice.memory.value, alice.cpu.value) == (2, 13 * GIB, 75.0)
-    assert alice.host.value == 2 * GIB, "a process on two GPUs has its memory once"
+    assert alice.host_memory.value == 2 * GIB, "a process on two GPUs has its memory once"
     assert {gpu: held.value for gpu, held in alice.by_gpu.items()} == {0: 8 * GIB, 1: 5 * GIB}
     assert bob.memory.missing
     assert bob.memory.shown(str) == f"≥{20.0 * GIB}"

@@ -118,13 +118,9 @@ class TabScreen(Screen[None]):
             self.show(self._view)
 
     def show(self, view: View) -> None:
-        self._view = view
         width, height = self.app.size
-        small = width < MIN_WIDTH or height < MIN_HEIGHT
-        self.set_class(small, "-too-small")
-        self.top_line.show(view)
-        self.small_terminal.show(view)
-        self._show_timeline(view)
+        self.set_class(width < MIN_WIDTH or height < MIN_HEIGHT, "-too-small")
+        TabScreen.show_status(self, view)
         self.draw(view)
         self.show_keys()
 

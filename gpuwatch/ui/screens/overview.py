@@ -92,8 +92,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         if self._overview_layout is not layout:  # a new device, or other MIG instances
             self.show(view)
             return
-        self.top_line.show(view)
-        self.small_terminal.show(view)
+        super().show_status(view)
         self.summary.show(view)
         self.host.show(view)
         self.gpus.show_sample(view)

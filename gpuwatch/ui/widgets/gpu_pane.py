@@ -188,11 +188,6 @@ class GpuPane(PaintedPane, can_focus=True):
         lines = gpu_lines(view, layout, width, self._preferences, cursor=chosen, top=self._top)
         self.paint(lines, stale=view.stale)
 
-    @property
-    def fields(self) -> list[str]:
-        """The chosen fields, without those that no device has."""
-        return self.fields_of(self._latest_view.devices if self._latest_view is not None else ())
-
     def fields_of(self, devices: Sequence[Device]) -> list[str]:
         """The chosen fields that some of these devices has, may get, or had before."""
         chosen = preferences_of(self).gpu_fields
@@ -201,18 +196,19 @@ class GpuPane(PaintedPane, can_focus=True):
 
     @property
     def _preferences(self) -> Preferences:
-        """The preferences, with the :attr:`fields` that some device has."""
-        return replace(preferences_of(self), gpu_fields=tuple(self.fields))
+        """The preferences, with those of the chosen fields that some device has."""
+        fields = self.fields_of(self._latest_view.devices if self._latest_view is not None else ())
+        return replace(preferences_of(self), gpu_fields=tuple(fields))
 
     @property
     def fields_on_screen(self) -> list[str]:
-        """The :attr:`fields` that fit on screen."""
+        """The fields of :meth:`fields_of` that fit on screen."""
         view, layout = self._view, self._overview_layout
         if view is None or not view.devices:
             return []
         if layout.gpus_as == "card":
             width = self.size.width // layout.columns - 4
             return gpu_card.fields_that_fit(width, layout, self._preferences)
-        at = gpu_line.fit_columns(self.size.width // layout.columns, tuple(view.devices), self.fields)
+        at = gpu_line.fit_columns(self.size.width // layout.columns, tuple(view.devices), self._preferences.gpu_fields)
         shown = [field.id for field in at.fields]
         return shown + ["name"] * bool(at.name) + ["trend"] * bool(at.trend)

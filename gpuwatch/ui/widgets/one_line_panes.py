@@ -25,7 +25,7 @@ class OneLinePane(PaintedPane):
     def __init__(
         self, fill: Callable[[LineBuilder, View], bool | None] | None = None, *, id: str | None = None
     ) -> None:
-        """``fill``: what :meth:`draw` does, unless a subclass does something else."""
+        """``fill``: draws the line, and returns whether its data are stale; None if a subclass draws by itself."""
         super().__init__(id=id)
         self._fill = fill
 
@@ -34,21 +34,17 @@ class OneLinePane(PaintedPane):
         self.redraw()
 
     def _draw(self, width: int, height: int) -> None:
-        if self._view is not None:
+        if self._view is not None and self._fill is not None:
             builder = LineBuilder(width)
-            stale = bool(self.draw(builder, self._view))
+            stale = bool(self._fill(builder, self._view))
             self.paint((builder.fill_to(builder.width).line(self.has_focus),), stale=stale)
-
-    def draw(self, builder: LineBuilder, view: View) -> bool | None:
-        """Draws the line; returns whether its data are stale."""
-        return self._fill(builder, view) if self._fill is not None else None
 
 
 class TopLine(OneLinePane):
     """Tabs, host, driver, verdict and clock."""
 
     def __init__(self, tab: str, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+        super().__init__(self._fill_line, id=id)
         self._tab = tab
         self._places: list[tuple[int, int, str]] = []
 
@@ -70,7 +66,7 @@ class TopLine(OneLinePane):
             if start <= event.x < end:
                 self.screen.call_next(self.screen.run_action, f"show_tab('{tab_id}')")
 
-    def draw(self, builder: LineBuilder, view: View) -> None:
+    def _fill_line(self, builder: LineBuilder, view: View) -> None:
         self._places = top_line(builder, view, self._tab)
 
 
@@ -82,7 +78,10 @@ class SummaryLine(OneLinePane, can_focus=True):
     _places: Sequence[PlacedItem] = ()
     _chosen = ""
 
-    def draw(self, builder: LineBuilder, view: View) -> bool:
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(self._fill_line, id=id)
+
+    def _fill_line(self, builder: LineBuilder, view: View) -> bool:
         chosen = self.item_under_cursor if self.has_focus else None
         self._places = draw_summary(builder, view, chosen.id if chosen is not None else "")
         return view.stale
