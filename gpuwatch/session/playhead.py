@@ -9,7 +9,7 @@ from math import nextafter
 from operator import sub
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.recorded_period import GRAPHED as IN_REPORTS
+from gpuwatch.core.model.recorded_period import GRAPHED
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.history.abstract_sample_store import SampleStore
 from gpuwatch.machine.history.last_hour import LEVELS
@@ -20,8 +20,8 @@ from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.session.event_timeline import EventIndex
 from gpuwatch.session.view import View, most_important_first
 
-GRAPHED = frozenset({*IN_REPORTS, "utilization.memory_percent"})
-"""Device metrics with graphs."""
+GRAPHED_METRICS = frozenset({*GRAPHED, "utilization.memory_percent"})
+"""Device metrics with graphs in the dashboard: those of reports, and one more."""
 GRAPHED_SECONDS = 600.0
 """Maximum time span of graphs."""
 _MEMORY = "memory.used_bytes"
@@ -53,7 +53,7 @@ def onsets_between(store: SampleStore, sample: StoredSample, moment: float) -> t
 def history_up_to(store: SampleStore, snapshot: Snapshot, axis_history: History | None = None) -> History:
     """The last minutes up to a sample of a store, and what its lost devices last had; ``axis_history``: for axes."""
     at = snapshot.taken_at.timestamp()
-    history = store.history(nextafter(at, 0), GRAPHED_SECONDS, GRAPHED)
+    history = store.history(nextafter(at, 0), GRAPHED_SECONDS, GRAPHED_METRICS)
     if axis_history is not None:
         history.fall_back_to(axis_history)
     for device in snapshot.devices:
@@ -106,7 +106,7 @@ class Playhead:
         self._moment_after_sample = live.position.moment if live.position is not None else None
         """The moment that was gone to, if it is after the sample that is shown."""
         self._gaps: list[Gap] = []
-        history = live_history.until(snapshot_time, GRAPHED) if snapshot_time is not None else live_history
+        history = live_history.until(snapshot_time, GRAPHED_METRICS) if snapshot_time is not None else live_history
         self.view = replace(live, history=history, events=tuple(live.events), paused_since=live.now)
         self._view_at_start = self.view
         self.in_unfinished_change = False
@@ -236,5 +236,5 @@ class Playhead:
         times, moment = self._live_history.times, snapshot.taken_at.timestamp()
         live_covers = times and (times[0] <= moment - GRAPHED_SECONDS or len(self.timeline.times) <= len(times))
         if live_covers and times[-1] >= moment:
-            return self._live_history.until(moment, GRAPHED)
+            return self._live_history.until(moment, GRAPHED_METRICS)
         return history_up_to(self.timeline, snapshot, self._live_history)

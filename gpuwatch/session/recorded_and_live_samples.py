@@ -23,7 +23,7 @@ from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.history.sample_gaps import MAX_UNOBSERVED_SECONDS, join_spans
 from gpuwatch.machine.recording.reader import Recording, open_recording
 from gpuwatch.machine.recording.running_recorders import recordings_in_progress
-from gpuwatch.session.playhead import GRAPHED, GRAPHED_SECONDS
+from gpuwatch.session.playhead import GRAPHED_METRICS, GRAPHED_SECONDS
 
 _POLL_SECONDS = 0.5
 """Seconds between looks at a file that grows."""
@@ -169,7 +169,7 @@ def read_past(recording: Recording) -> RecordedPast:
     for number, (at, devices) in enumerate(recording.devices(begin, end)):
         for device in devices:
             episodes.observe(device, at, first=not number)
-    return RecordedPast(recording, recording.history(end, GRAPHED_SECONDS, GRAPHED), episodes, begin)
+    return RecordedPast(recording, recording.history(end, GRAPHED_SECONDS, GRAPHED_METRICS), episodes, begin)
 
 
 def open_past(own_path: Path | None) -> RecordedPast | None:

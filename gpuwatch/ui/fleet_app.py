@@ -21,7 +21,7 @@ from gpuwatch.ui.screens.host_list import FleetScreen
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import LoadedSettings
 
-INTERVALS_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_INTERVALS_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds between two reads of all hosts that the keys step through."""
 
 
@@ -29,9 +29,7 @@ class _NoFeed:
     """The feed while no host is open."""
 
     interval = 1.0
-
-    def __init__(self) -> None:
-        self.host = ProcessAccess("")
+    host = ProcessAccess("")
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Nothing to start."""
@@ -159,5 +157,5 @@ class FleetApp(GpuwatchApp):
         if self.session is not self._idle:
             super().change_interval(step)
             return
-        self.fleet_poller.set_interval(next_choice(INTERVALS_SECONDS, self.fleet_poller.interval, step))
+        self.fleet_poller.set_interval(next_choice(_INTERVALS_SECONDS, self.fleet_poller.interval, step))
         self.fleet_screen.head.redraw()

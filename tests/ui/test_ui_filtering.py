@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Mapped, Process
 from gpuwatch.ui.screens.help_sheet import help_groups
 from gpuwatch.ui.tables.filter_language import FilterError, _words
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS, Column, time_column_text
-from gpuwatch.ui.tables.process_filter import EXAMPLES, FIELD_OPERATORS, FIELDS, _number_field, parse_process_filter
+from gpuwatch.ui.tables.process_filter import FIELD_OPERATORS, FIELDS, FILTER_WORDS, _number_field, parse_process_filter
 from gpuwatch.ui.tables.process_table_rows import filtered_rows, sorted_rows
 from tests.every import every
 from tests.ui import machines
@@ -196,7 +196,7 @@ def test_a_number_that_is_no_reading_is_compared_as_the_table_sorts_it() -> None
     assert (get(ALICE, AT), get(BOB, AT)) == (2, None)
 
 
-@pytest.mark.parametrize("word", [word for word, _ in EXAMPLES])
+@pytest.mark.parametrize("word", [word for word, _ in FILTER_WORDS])
 def test_help_names_words_that_are_understood(word: str) -> None:
     assert message_of(word) == ""
 
@@ -208,7 +208,7 @@ def test_help_spells_out_the_headings_that_are_short() -> None:
 
 
 def test_help_names_every_field() -> None:
-    help_text = " ".join(part for entry in EXAMPLES for part in entry)
+    help_text = " ".join(part for entry in FILTER_WORDS for part in entry)
     assert all(name in help_text for name in FIELDS)
 
 

@@ -15,7 +15,7 @@ from gpuwatch.ui.screens import help_sheet
 from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.settings.settings_file import LoadedSettings, default_path
 from gpuwatch.ui.tables import process_columns, reading_groups
-from gpuwatch.ui.tables.process_filter import EXAMPLES
+from gpuwatch.ui.tables.process_filter import FILTER_WORDS
 from tests.ui import machines
 from tests.ui.pictures import app_with, made_up_probe_runs
 from tests.ui.waiting import press
@@ -39,7 +39,7 @@ def _lists_that_may_grow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         process_columns, "COLUMNS", tuple(each for each in process_columns.COLUMNS if each.shown_by_default)
     )
-    monkeypatch.setattr(help_sheet, "EXAMPLES", [(word, f"what {word} matches") for word, _ in EXAMPLES])
+    monkeypatch.setattr(help_sheet, "FILTER_WORDS", [(word, f"what {word} matches") for word, _ in FILTER_WORDS])
     reading_groups.metrics_by_group.cache_clear()
     yield
     reading_groups.metrics_by_group.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from gpuwatch.core.formatting.durations import ago
 from gpuwatch.core.formatting.metric_value_text import metric_value_text
@@ -77,21 +78,15 @@ def _read_at(view: View) -> list[Span]:
     return [("as read at ", "dim"), (clock_text(moment), "text"), (f", {ago(max(view.now - moment, 0.0))}", "dim")]
 
 
-def _last_read(uuid: str, view: View) -> Callable[[str], str]:
+def _last_read(uuid: str, view: View, metric: str) -> str:
     """The last known value of a metric, and when it was read; empty if there is none."""
-
-    def last_known(metric: str) -> str:
-        spec = BY_ID.get(metric)
-        both = zip(reversed(view.history.times), reversed(view.history.series(uuid, metric)), strict=False)  # end now
-        known = next(((moment, value) for moment, value in both if value is not None), None)
-        if spec is None or known is None:
-            return ""
-        moment, value = known
-        return (
-            f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {metric_value_text(spec, value)}"
-        )
-
-    return last_known
+    spec = BY_ID.get(metric)
+    both = zip(reversed(view.history.times), reversed(view.history.series(uuid, metric)), strict=False)  # end now
+    known = next(((moment, value) for moment, value in both if value is not None), None)
+    if spec is None or known is None:
+        return ""
+    moment, value = known
+    return f"last read at {clock_text(moment)}, {ago(max(view.now - moment, 0.0))}: {metric_value_text(spec, value)}"
 
 
 def missing_of_device(device: Device, view: View) -> tuple[str, SpanLines]:
@@ -107,7 +102,8 @@ def _device_lines(device: Device, view: View) -> SpanLines:
         lines.append([(f"state {device.state}{detail}", "error")])
     lines.append([])
     if device.missing:
-        lines += _missing_lines(device.missing, tuple(spec.id for spec in METRICS), _last_read(device.uuid, view))
+        order = tuple(spec.id for spec in METRICS)
+        lines += _missing_lines(device.missing, order, partial(_last_read, device.uuid, view))
     else:
         lines.append([("  no reading of this device is missing", "ok")])
     return lines

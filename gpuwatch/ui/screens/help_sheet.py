@@ -12,7 +12,7 @@ from gpuwatch.ui.drawing.text_width import align_left, width_of
 from gpuwatch.ui.screens.sheet_bases import LinesSheet, SheetPane
 from gpuwatch.ui.settings.actions import ACTIONS, REPLAY_ACTIONS, Action, absent_actions
 from gpuwatch.ui.settings.tabs import FLEET, TABS, panes_of
-from gpuwatch.ui.tables.process_filter import EXAMPLES
+from gpuwatch.ui.tables.process_filter import FILTER_WORDS
 
 _PANE_TITLES = {
     **dict.fromkeys(("overview", "summary", "users"), "1 Overview"),
@@ -118,7 +118,7 @@ def help_groups(tab: str, key_name: Callable[[str], str] = str, *, replay: bool 
             _add_entry(action, into, key_name)
     common.sort(key=lambda row: _COMMON_KEYS.find(row[0].split()[0]))
     keys = [HelpGroup(title, tuple(rows)) for title, rows in found.items() if rows]
-    words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (EXAMPLES, _SYMBOLS)
+    words, symbols = (_FLEET_FILTER, _FLEET_SYMBOLS) if fleet else (FILTER_WORDS, _SYMBOLS)
     return [*keys, HelpGroup("Filter", words, "strong"), HelpGroup("Symbols", symbols, "strong")]
 
 

@@ -350,8 +350,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
     async def action_choose_gpu(self) -> None:
         if self.device is not None:
-            self.gpuwatch.chosen_gpu = self.device.uuid
-            await self.gpuwatch.show_tab("gpu")
+            await self.go_to_gpu(self.device.uuid)
 
     @property
     def openers(self) -> dict[str, Callable[[], Awaitable[None]]]:

@@ -135,7 +135,7 @@ FIELD_OPERATORS = {field: ">" if field in _FIELDS.numbers else ":" for field in 
 """The operator between a field and its value."""
 _NUMBER_FIELDS = [name for name, amount in _FIELDS.numbers.items() if amount.kind != "time" and name != "mem"]
 _TIME_FIELDS = [name for name, amount in _FIELDS.numbers.items() if amount.kind == "time"]
-EXAMPLES = (
+FILTER_WORDS = (
     ("python train", "both words, anywhere"),
     ('"a b"', "this exact text, with spaces and symbols"),
     ("user:al", f"contains; {', '.join(name for name in _TEXT_FIELDS if name != 'user')}"),
