@@ -26,8 +26,8 @@ _HINT = " type a label to go there (Shift: open it)   Esc leaves "
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A place on the screen."""
+class LabeledTarget:
+    """A place on the screen, or a tab or a GPU, that a label goes to."""
 
     x: int
     y: int
@@ -43,10 +43,10 @@ def jump_labels(count: int) -> list[str]:
     return ["".join(letters) for letters, _ in zip(product(_LETTERS, repeat=length), range(count), strict=False)]
 
 
-def targets_of(screen: TabScreen) -> list[Target]:
+def targets_of(screen: TabScreen) -> list[LabeledTarget]:
     """The tabs, the panes that can be focused, and their rows or GPUs, from top to bottom."""
     found = [
-        Target(start, screen.top_line.region.y, lambda opens, tab=tab_id: screen.go(tab), label)  # type: ignore[misc]
+        LabeledTarget(start, screen.top_line.region.y, lambda opens, tab=tab_id: screen.go(tab), label)  # type: ignore[misc]
         for start, label, tab_id in screen.top_line.tab_places
     ]
     for pane in screen.query(PaintedPane):
@@ -59,33 +59,33 @@ def gpu_number_prompt(screen: TabScreen, devices: Sequence[Device]) -> JumpScree
     """The GPUs by their numbers, all of as many digits."""
     digits = max(len(str(device.index)) for device in devices)
     targets = [
-        Target(-1, 0, lambda opens, uuid=device.uuid: screen.go_to_gpu(uuid), str(device.index).zfill(digits))  # type: ignore[misc]
+        LabeledTarget(-1, 0, lambda opens, uuid=device.uuid: screen.go_to_gpu(uuid), str(device.index).zfill(digits))  # type: ignore[misc]
         for device in devices
     ]
     first, last = targets[0].label, targets[-1].label
     return JumpScreen(targets, f" number of the GPU, {first} to {last}   Esc leaves ")
 
 
-def _pane_targets(pane: PaintedPane, region: Region) -> Iterable[Target]:
+def _pane_targets(pane: PaintedPane, region: Region) -> Iterable[LabeledTarget]:
     if not any(y == 0 for _, y, _ in pane.jump_targets()):  # what begins there focuses the pane, too
 
         def focus(opens: bool) -> None:
             pane.focus()
 
-        yield Target(region.x + 1, region.y, focus)
+        yield LabeledTarget(region.x + 1, region.y, focus)
     for x, y, select in pane.jump_targets():
 
         def go(opens: bool, select: Callable[[bool], object] = select) -> None:
             pane.focus()
             select(opens)
 
-        yield Target(region.x + x, region.y + y, go)
+        yield LabeledTarget(region.x + x, region.y + y, go)
 
 
 class JumpScreen(SheetScreen[None]):
     """Transparent: only the labels and a hint are drawn over the screen."""
 
-    def __init__(self, targets: Sequence[Target], hint: str = _HINT) -> None:
+    def __init__(self, targets: Sequence[LabeledTarget], hint: str = _HINT) -> None:
         """A target left of the screen has no label there; ``hint``: the last line."""
         super().__init__()
         self._hint = hint
