@@ -235,7 +235,7 @@ def _order(found: Finding) -> tuple[int, bool, int, str, str, int]:
 
 
 def broken_rule_finding(name: str, causes: Iterable[str], error: Exception) -> Finding:
-    """The finding for a rule that failed."""
+    """The warning that a rule raised an exception, so that it found nothing."""
     return warning_finding(
         "unknown",
         title=f"gpuwatch's own rule {name} failed",

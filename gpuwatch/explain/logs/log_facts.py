@@ -119,7 +119,7 @@ class RefusedAllocations(msgspec.Struct, kw_only=True):
     """A size that was refused twice in a row: not a retry with a smaller size, the memory is full."""
 
     def add(self, amount: int) -> None:
-        """Adds a refusal."""
+        """Counts a refused allocation of ``amount`` bytes."""
         if amount == self.last_bytes and self.repeated_bytes is None:
             self.repeated_bytes = amount
         self.count += 1

@@ -44,7 +44,7 @@ _GROUP_OF_KIND = {
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of the program."""
+    """A variable of the program, which an allocation may hold."""
 
     name: str
     shape: tuple[int, ...]

@@ -95,7 +95,7 @@ class _Plane:
         self._stats = {key: name for key, name in self._names.items() if name in _STATS}
 
     def events(self) -> Iterator[tuple[str, AllocatorEvent]]:
-        """Allocator and event."""
+        """The memory events of the plane, each after the name of its allocator."""
         data = self._data
         for at, end in self._lines if self._frees else ():
             began = 0

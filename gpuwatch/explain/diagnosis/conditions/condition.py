@@ -135,7 +135,7 @@ class Occurrence:
         return occurrence
 
     def begins_with_sample(self, at: float) -> bool:
-        """Whether it begins with the sample at ``at``."""
+        """Whether it began within two seconds of the sample at ``at``."""
         return abs(self.since - at) < _FIRST_SAMPLE_SECONDS
 
     def begins_anew_with(self, sign: Sign) -> bool:

@@ -249,7 +249,7 @@ def cudnn_version(library: Library, distributions: Iterable[Distribution]) -> st
 
 @check_of_framework("framework.devices", "Framework devices")
 def framework_devices(facts: Facts, installation: FrameworkFacts) -> Answer | None:
-    """The devices that the framework lists."""
+    """The logical devices that the framework lists, at least one of them a GPU that it does not ignore."""
     run = facts.run
     if run is None or run.framework is None:
         return skip(_NOT_IMPORTED)
