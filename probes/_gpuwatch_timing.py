@@ -2,11 +2,12 @@
 
 Warm-up is not counted and lasts until five blocks of steps agree. Then blocks of steps are timed, with the device
 synchronised after each because GPU steps return early: at least twenty blocks, for the whole time budget. The result
-is the median with the 10th and 90th percentiles.
+is the median with its 95 % interval, and the 10th and 90th percentiles.
 """
 
 from __future__ import annotations
 
+import math
 import time
 
 BLOCKS = 20
@@ -56,6 +57,7 @@ def summary(blocks, per_block, warmup, flops=None, examples=None, bytes_moved=No
     """Fields of a ``throughput`` event, from the seconds per step of each block."""
     blocks = sorted(blocks)
     median = quantile(blocks, 0.5)
+    low, high = median_interval(blocks)
     return {
         "steps": len(blocks) * per_block,
         "warmup_steps": warmup,
@@ -63,11 +65,20 @@ def summary(blocks, per_block, warmup, flops=None, examples=None, bytes_moved=No
         "median_step_seconds": median,
         "p10_step_seconds": quantile(blocks, 0.1),
         "p90_step_seconds": quantile(blocks, 0.9),
+        "median_low_seconds": low,
+        "median_high_seconds": high,
         "steps_per_second": 1.0 / median,
         "flops_per_second": None if flops is None else flops / median,
         "examples_per_second": None if examples is None else examples / median,
         "bytes_per_second": None if bytes_moved is None else bytes_moved / median,
     }
+
+
+def median_interval(ordered):
+    """The 95 % interval of the median of sorted values, by order statistics (of any distribution)."""
+    middle, half_width = len(ordered) / 2, 0.98 * math.sqrt(len(ordered))
+    low, high = max(math.floor(middle - half_width), 1), min(math.ceil(1 + middle + half_width), len(ordered))
+    return ordered[low - 1], ordered[high - 1]
 
 
 def block(step, synchronise, count):

@@ -7,8 +7,11 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
+from gpuwatch.experiment.probing.step_times import median_step
 
 timing = runpy.run_path(str(probe_folder() / "_gpuwatch_timing.py"))
 
@@ -18,6 +21,15 @@ def test_quantiles_are_between_the_values() -> None:
     assert quantile([1.0, 2.0, 3.0], 0.5) == 2.0
     assert quantile([1.0, 2.0], 0.1) == pytest.approx(1.1)
     assert quantile([4.0], 0.9) == 4.0
+
+
+@given(st.lists(st.floats(0.001, 0.0014), min_size=10, max_size=300))
+def test_probes_and_trials_have_one_interval_of_the_median(times: list[float]) -> None:
+    """Probes stand alone and compute it themselves; gpuwatch compares it with its own."""
+    ordered = sorted(times)
+    own = median_step(ordered)
+    assert own is not None
+    assert timing["median_interval"](ordered) == (own.low_seconds, own.high_seconds)
 
 
 def test_a_step_is_measured_with_its_synchronisation_outside_the_warm_up() -> None:

@@ -162,10 +162,10 @@ def test_a_noisy_speed_is_marked_in_a_single_run() -> None:
     scattered = replace(steady, throughput=speed)
     for run, marked in ((steady, False), (scattered, True)):
         content = run_content(run)
-        assert ("vary by more than 10 %" in dict(content.facts)["speed"]) == marked
+        assert ("uncertain by more than 5 %" in dict(content.facts)["speed"]) == marked
         note = next(entry.note for entry in content.tables if entry.title == "Throughput")
         assert "the range from p10 to p90" in note
-        assert ("vary" in note) == marked
+        assert ("uncertain" in note) == marked
 
 
 def test_evidence_is_folded_and_keeps_its_end() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gpuwatch.experiment.trials.step_times import is_steady, median_step
+from gpuwatch.experiment.probing.step_times import is_steady, median_step
 
 
 def test_an_interval_needs_six_values() -> None:

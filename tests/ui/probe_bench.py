@@ -32,7 +32,7 @@ def run_of(script: ProbeScript, number: int = 0, **changes: Any) -> Run:
     device = machines.device(0)
     limit = {"limit": GIB, "growth-and-limit": GIB}.get(script.name, int(137.9 * GIB))
     on_gpu = script.name not in ("cpu-only", "visible-invalid-first")
-    speed = 412.0 - len(script.name) if on_gpu else 3.1
+    speed = (412.0 if script.name == "growth" else 300.0) - len(script.name) if on_gpu else 3.1
     facts: dict[str, Any] = {
         "config": script.name,
         "title": script.title,

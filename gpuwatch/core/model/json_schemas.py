@@ -137,6 +137,8 @@ FIELDS: dict[str, str] = {
     "outcome": "How the process ended.",
     "p10_step_seconds": "10th percentile of the time of a step, in seconds.",
     "p90_step_seconds": "90th percentile of the time of a step, in seconds.",
+    "median_low_seconds": "Lower end of the 95 % interval of the median time of a step, in seconds.",
+    "median_high_seconds": "Upper end of the 95 % interval of the median time of a step, in seconds.",
     "part": "Part of the report.",
     "path": "Path of the file.",
     "pci_bus_id": "PCI bus id.",

@@ -224,6 +224,10 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     median_step_seconds: float
     p10_step_seconds: float
     p90_step_seconds: float
+    median_low_seconds: float | None = None
+    """Lower end of the median's 95 % interval, by order statistics; None in documents of older versions."""
+    median_high_seconds: float | None = None
+    """Upper end of the median's 95 % interval."""
     steps_per_second: float
     execution: str = ""
     """How the steps were executed, if that affects their time: ``in a TF1 session``, ``eagerly``."""

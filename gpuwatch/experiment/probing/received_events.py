@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.experiment.probing.memory_recording import MemoryRecordings
 from gpuwatch.experiment.probing.op_placement import OpCounts
+from gpuwatch.experiment.probing.step_times import speed_of_steps
 from gpuwatch.explain.logs.device_names import explain_device_type
 
 _MAX_ENTRIES = 100
@@ -258,21 +258,6 @@ def _standstill(data: dict[str, Any]) -> Standstill:
         cpu_seconds=float(data["cpu_seconds"]),
         steps=int(data["steps"]),
         threads=msgspec.convert(data["threads"], tuple[ThreadStack, ...]),
-    )
-
-
-def speed_of_steps(counted: str, count: int, warm_up: int, times: Sequence[float]) -> Throughput:
-    """The speed of steps that took these ``times``, in seconds, after ``warm_up`` of all ``count``."""
-    ordered = sorted(times)
-    median = ordered[len(ordered) // 2]
-    return Throughput(
-        counted=counted,
-        steps=count,
-        warmup_steps=warm_up,
-        median_step_seconds=median,
-        p10_step_seconds=ordered[len(ordered) // 10],
-        p90_step_seconds=ordered[len(ordered) * 9 // 10],
-        steps_per_second=1 / median if median else 0.0,
     )
 
 

@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
-from gpuwatch.experiment.trials.step_times import slowdown_factor
+from gpuwatch.experiment.probing.step_times import slowdown_factor
 from gpuwatch.experiment.trials.trial import Goal, StopCondition, run_trial
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
 from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, out_of_budget_reason, skipped_trial, why_failed

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.try_results import Answer, Trial
-from gpuwatch.experiment.trials.step_times import is_clearly_different, speed_difference_text, step_time_text
+from gpuwatch.experiment.probing.step_times import is_clearly_different, speed_difference_text, step_time_text
 from gpuwatch.experiment.trials.trial_results import (
     SAME_MEMORY_SHARE,
     SettingSummary,

@@ -16,9 +16,9 @@ from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
-from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount, speed_of_steps
+from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
+from gpuwatch.experiment.probing.step_times import is_steady, median_step, speed_of_steps
 from gpuwatch.experiment.probing.watch_program import Measured, Watch
-from gpuwatch.experiment.trials.step_times import is_steady, median_step
 from gpuwatch.experiment.trials.trial_plan import (
     MAX_SECONDS_TO_STEADY,
     MIN_STEP_SECONDS,
@@ -373,4 +373,10 @@ def _throughput(reported: Throughput | None, steps: StepCount, median: StepTime 
         return reported
     measured = speed_of_steps(steps.counted, steps.count, max(steps.count - len(steps.times), 0), steps.times)
     seconds = median.median_seconds  # where steps wait only now and then, not that of most of them
-    return msgspec.structs.replace(measured, median_step_seconds=seconds, steps_per_second=1 / seconds)
+    return msgspec.structs.replace(
+        measured,
+        median_step_seconds=seconds,
+        median_low_seconds=median.low_seconds,
+        median_high_seconds=median.high_seconds,
+        steps_per_second=1 / seconds,
+    )

@@ -24,7 +24,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Comparison, OddFact
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Snapshot
-from gpuwatch.experiment.trials.step_times import step_time_text
+from gpuwatch.experiment.probing.step_times import step_time_text
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_text import clean
 from gpuwatch.share.reports.run_tables import device_map

@@ -9,7 +9,7 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run, Throughput
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, step_time_text
+from gpuwatch.experiment.probing.step_times import UNRELIABLE_REASON, is_unreliable, speed_text, step_time_text
 from gpuwatch.machine.history.process_labels import program_name
 from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow
 from gpuwatch.share.reports.report_text import clean
@@ -68,7 +68,7 @@ def speed_chart(runs: Sequence[tuple[str, Run]]) -> BarChart | None:
         speed, text = throughput.steps_per_second, speed_text(throughput)
         rows.append(_measured_row(name, throughput, speed, text, low, high, count_rate))
     top = max(row.high or row.parts[0].amount for row in rows[:_MAX_ROWS])
-    return _chart("Steps per second", rows, top, "from 0", whisker="p10 to p90; ▲ steps vary by more than 10 %")
+    return _chart("Steps per second", rows, top, "from 0", whisker=f"p10 to p90; ▲ {UNRELIABLE_REASON}")
 
 
 def _step_row(label: str, throughput: Throughput) -> BarRow:

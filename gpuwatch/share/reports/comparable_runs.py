@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.step_times import why_not_comparable
+from gpuwatch.experiment.probing.step_times import why_not_comparable
 from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports.report_text import clean, framework_text, names_with_counts
 

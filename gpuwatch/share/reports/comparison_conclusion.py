@@ -12,7 +12,7 @@ from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text
+from gpuwatch.experiment.probing.step_times import UNRELIABLE_REASON, is_unreliable, speed_text
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.report_text import clean
@@ -23,7 +23,6 @@ _MAX_NAMES = 4
 _MAX_REASONS = 2
 _MAX_COMMAND_CHARS = 60
 _END_TEXTS = {"oom": "ran out of memory, as expected", "skipped": "{be} skipped", "interrupted": "{be} interrupted"}
-_STEP_TIMES_VARY = "step times vary by more than 10 %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ class _Sentences:
             return f"{names_text}: {memory_text}no speeds to compare on simulated GPUs"
         memory_text = f"the same memory ({memory}), " if memory else ""
         unsteady = any(is_unreliable(self.runs[index].throughput) for index in group)
-        speed = _STEP_TIMES_VARY if unsteady else "same speed within noise"
+        speed = UNRELIABLE_REASON if unsteady else "same speed within noise"
         return f"{names_text} cannot be told apart: {memory_text}{speed}"
 
     def reference_suffix(self, better: _Winners, wanted: bool) -> str:
@@ -243,7 +242,7 @@ class _Sentences:
         if any(run.simulated for run in (against, *winners)):
             return ""
         if any(is_unreliable(run.throughput) for run in (against, *winners)):
-            return f"; speeds cannot be told apart: {_STEP_TIMES_VARY}"
+            return f"; speeds cannot be told apart: {UNRELIABLE_REASON}"
         if all(comparable_runs.why_speeds_alike(run, against) for run in winners):
             return ", at the same speed within noise"
         if len(winners) > 1:
@@ -284,7 +283,7 @@ def _single_conclusion(run: Run, name: str) -> str:
     facts = []
     # Simulated GPUs compute on this computer's CPU.
     if run.throughput is not None and not run.simulated:
-        unsteady = f" ({_STEP_TIMES_VARY})" if is_unreliable(run.throughput) else ""
+        unsteady = f" ({UNRELIABLE_REASON})" if is_unreliable(run.throughput) else ""
         facts.append(f"{speed_text(run.throughput)} steps/s{unsteady}")
     if run.device_map and run.memory.nvml_peak_bytes:
         facts.append(f"{size(run.memory.nvml_peak_bytes)} of GPU memory")

@@ -16,7 +16,7 @@ from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.safe_text import shorten
-from gpuwatch.experiment.trials.step_times import is_unreliable
+from gpuwatch.experiment.probing.step_times import UNRELIABLE_REASON, is_unreliable
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.comparable_runs import gpu_models_text, is_user_program
 from gpuwatch.share.reports.comparison_conclusion import conclusion, run_failed
@@ -209,7 +209,7 @@ def _legend(document: Comparison, rows: list[tuple[str, ...]]) -> str:
     meanings = (
         f"{BEST_MARK} best in its column" if document.best_run else "",
         f"{_WORST_MARK} worst" if document.worst_run else "",
-        f"{UNSTEADY_MARK} step times vary by more than 10 %" if unsteady else "",
+        f"{UNSTEADY_MARK} {UNRELIABLE_REASON}" if unsteady else "",
         f"{NOT_COMPARABLE_MARK} not comparable with the others" if NOT_COMPARABLE_MARK in text else "",
         "± half the range from p10 to p90" if " ±" in text else "",
     )

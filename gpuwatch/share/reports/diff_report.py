@@ -26,7 +26,7 @@ from gpuwatch.core.model.machine_diff import (
 )
 from gpuwatch.core.model.metrics import Unit
 from gpuwatch.core.model.run import Run
-from gpuwatch.experiment.trials.step_times import step_time_text
+from gpuwatch.experiment.probing.step_times import step_time_text
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.share.reports import comparable_runs
 from gpuwatch.share.reports.diff_sides import COUNTER_IDS, NUMBER_METRICS, DiffSide

@@ -19,7 +19,7 @@ from gpuwatch.core.model.run import (
     RunProcess,
     Worker,
 )
-from gpuwatch.experiment.trials.step_times import speed_text, why_not_comparable
+from gpuwatch.experiment.probing.step_times import speed_text, why_not_comparable
 from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports.report_elements import Table, heads_and_rows
 from gpuwatch.share.reports.report_text import clean

@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.comparison import Comparison, Difference
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.run import Run, Setting
-from gpuwatch.experiment.trials.step_times import is_unreliable, speed_text, why_not_comparable
+from gpuwatch.experiment.probing.step_times import UNRELIABLE_REASON, is_unreliable, speed_text, why_not_comparable
 from gpuwatch.experiment.trials.trial_results import SAME_MEMORY_SHARE
 from gpuwatch.explain.logs.log_line_text import source_message
 from gpuwatch.share.reports import comparable_runs, run_report
@@ -167,8 +167,8 @@ def _notes(runs: Sequence[Run], group: tuple[int, ...]) -> list[str]:
     unsteady = [clean(run.config) for run in runs if is_unreliable(run.throughput)]
     if unsteady:
         notes.append(
-            f"Step times of {_names_text(unsteady)} vary by more than 10 %: these speeds are unreliable;"
-            " measure longer, on an idle machine."
+            f"Speeds of {_names_text(unsteady)} are unreliable: {UNRELIABLE_REASON}; measure longer, on an idle"
+            " machine."
         )
     return notes
 

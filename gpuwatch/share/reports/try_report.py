@@ -14,7 +14,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Experiment, StepTime, Trial
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.trials.step_times import relative_half_width, slowdown_factor, step_time_text
+from gpuwatch.experiment.probing.step_times import relative_half_width, slowdown_factor, step_time_text
 from gpuwatch.experiment.trials.trial_results import (
     PASSED_VERDICTS,
     SAME_MEMORY_SHARE,

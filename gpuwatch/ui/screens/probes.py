@@ -15,6 +15,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.step_times import UNRELIABLE_REASON
 from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE_MARK, UNSTEADY_MARK, speed_marks
@@ -51,7 +52,7 @@ _MAX_CONCLUSION_LINES = 3
 _KEYS_THAT_WRITE = {"r": "writes a report here", "w": "saves the settings"}
 """Keys that write files: typed as the first letter of a probe's name, they must be pressed twice."""
 _MARKS = {
-    UNSTEADY_MARK: "its step times vary by more than 10 %: this speed is unreliable",
+    UNSTEADY_MARK: f"{UNRELIABLE_REASON}: this speed is unreliable",
     NOT_COMPARABLE_MARK: "its speed is not comparable with the others: another workload, size or device",
 }
 

@@ -11,9 +11,12 @@ from gpuwatch.core.formatting.units import UNKNOWN, count_rate
 from gpuwatch.core.model.run import Throughput
 from gpuwatch.core.model.try_results import StepTime, Trial
 
-UNRELIABLE_SPREAD_SHARE = 0.10
-"""Share of the median that p10 to p90 may span; beyond, the speed is unreliable."""
-UNRELIABLE_NOTE = "▲ step times vary by more than 10 %: this speed is unreliable"
+_UNRELIABLE_SHARE = 0.05
+"""Half the interval of the median, as a share of it, beyond which the speed is unreliable."""
+UNRELIABLE_REASON = "the median step time is uncertain by more than 5 %"
+UNRELIABLE_NOTE = f"▲ {UNRELIABLE_REASON}: this speed is unreliable"
+_MIN_RUN_DIFFERENCE_SHARE = 0.10
+"""Speeds of one run each that differ by less are the same: equal probes differed by up to 5 % on an H200."""
 _NORMAL_QUANTILE_95 = 1.96
 """Quantile of the normal distribution for 95 %."""
 _MIN_STEPS = 6
@@ -49,11 +52,22 @@ def step_time_text(value: float) -> str:
 
 
 def is_unreliable(throughput: Throughput | None) -> bool:
-    """Whether step times vary so much that the speed is unreliable."""
-    if throughput is None:
-        return False
-    median = throughput.median_step_seconds
-    return median > 0 and throughput.p90_step_seconds - throughput.p10_step_seconds > UNRELIABLE_SPREAD_SHARE * median
+    """Whether too few step times were measured, or they vary too much, to know the median within 5 %.
+
+    Single steps may well vary by more: what is compared is the median of many.
+    """
+    return throughput is not None and relative_half_width(_median_step(throughput)) > _UNRELIABLE_SHARE
+
+
+def _median_step(throughput: Throughput) -> StepTime:
+    """The median of a run with its interval; with that of single steps in documents of older versions."""
+    low, high = throughput.median_low_seconds, throughput.median_high_seconds
+    return StepTime(
+        median_seconds=throughput.median_step_seconds,
+        low_seconds=throughput.p10_step_seconds if low is None else low,
+        high_seconds=throughput.p90_step_seconds if high is None else high,
+        timed=throughput.steps,
+    )
 
 
 def _averaged_over_waits(times: Sequence[float]) -> Sequence[float]:
@@ -77,14 +91,36 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     times are distributed.
     """
     ordered = sorted(_averaged_over_waits(times))
-    count = len(ordered)
-    if count < _MIN_STEPS:
+    if len(ordered) < _MIN_STEPS:
         return None
+    low, high = median_interval(ordered)
+    return StepTime(median_seconds=statistics.median(ordered), low_seconds=low, high_seconds=high, timed=len(ordered))
+
+
+def median_interval(ordered: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median of sorted values."""
+    count = len(ordered)
     half_width = _NORMAL_QUANTILE_95 * math.sqrt(count) / 2
-    low = max(math.floor(count / 2 - half_width), 1)
-    high = min(math.ceil(1 + count / 2 + half_width), count)
-    median = statistics.median(ordered)
-    return StepTime(median_seconds=median, low_seconds=ordered[low - 1], high_seconds=ordered[high - 1], timed=count)
+    low, high = max(math.floor(count / 2 - half_width), 1), min(math.ceil(1 + count / 2 + half_width), count)
+    return ordered[low - 1], ordered[high - 1]
+
+
+def speed_of_steps(counted: str, count: int, warm_up: int, times: Sequence[float]) -> Throughput:
+    """The speed of steps that took these ``times``, in seconds, after ``warm_up`` of all ``count``."""
+    ordered = sorted(times)
+    median = ordered[len(ordered) // 2]
+    low, high = median_interval(ordered)
+    return Throughput(
+        counted=counted,
+        steps=count,
+        warmup_steps=warm_up,
+        median_step_seconds=median,
+        p10_step_seconds=ordered[len(ordered) // 10],
+        p90_step_seconds=ordered[len(ordered) * 9 // 10],
+        median_low_seconds=low,
+        median_high_seconds=high,
+        steps_per_second=1 / median if median else 0.0,
+    )
 
 
 def is_steady(time: StepTime | None) -> bool:
@@ -102,19 +138,15 @@ def why_not_comparable(throughput: Throughput, other: Throughput, *, simulated: 
     if simulated:
         return "speeds not compared, as simulated GPUs compute on this computer's CPU"
     if is_unreliable(throughput) or is_unreliable(other):
-        return "speeds not compared, as step times vary by more than 10 %"
-    distinct = (
-        throughput.p90_step_seconds < other.p10_step_seconds or other.p90_step_seconds < throughput.p10_step_seconds
-    )
+        return f"speeds not compared, as {UNRELIABLE_REASON}"
+    distinct = is_clearly_different(_median_step(throughput), _median_step(other), by=_MIN_RUN_DIFFERENCE_SHARE)
     return "" if distinct else "same speed within noise"
 
 
-def is_clearly_different(step: StepTime, other: StepTime) -> bool:
-    """Whether the intervals show that one is faster, by more than 2 %."""
+def is_clearly_different(step: StepTime, other: StepTime, *, by: float = MIN_DIFFERENCE_SHARE) -> bool:
+    """Whether the intervals show that one is faster, by more than this share: 2 % where runs took turns."""
     faster, slower = sorted((step, other), key=lambda time: time.median_seconds)
-    return faster.high_seconds < slower.low_seconds and slower.median_seconds > faster.median_seconds * (
-        1 + MIN_DIFFERENCE_SHARE
-    )
+    return faster.high_seconds < slower.low_seconds and slower.median_seconds > faster.median_seconds * (1 + by)
 
 
 def speed_difference_text(step: StepTime | None, other: StepTime | None) -> str:
