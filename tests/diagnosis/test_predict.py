@@ -124,6 +124,16 @@ def test_simulated_gpus_grant_the_same_on_both_tiers(free: int, asked: Requested
     assert plugged
 
 
+def test_a_fraction_is_of_what_the_driver_leaves() -> None:
+    """TensorFlow 2.21 on an H200 of 143771 MiB, of which driver 580 reserves 615: 57262 MB granted for 0.4."""
+    snapshot = cards(143155, capability="9.0", simulated=False)
+    memory = {"memory.total_bytes": 150754820096, "memory.reserved_bytes": 644939776}
+    (device,) = snapshot.devices
+    h200 = msgspec.structs.replace(device, readings={**device.readings, **memory})
+    (found,) = predict(msgspec.structs.replace(snapshot, devices=(h200,)), RequestedDevices(fraction=0.4))
+    assert found.granted_bytes == 57262 * MIB
+
+
 def test_real_cards_have_a_tolerance_because_nobody_knows_the_context() -> None:
     (entry,) = predict(cards(20000, simulated=False, capability="9.0"), RequestedDevices()) or ()
     assert entry.granted_bytes is not None

@@ -168,6 +168,15 @@ def test_a_noisy_speed_is_marked_in_a_single_run() -> None:
         assert ("uncertain" in note) == marked
 
 
+def test_a_long_variable_is_cut_in_a_run() -> None:
+    """Images of CUDA set NVIDIA_REQUIRE_CUDA to some 2,000 characters, and each probe of a comparison has it."""
+    run = replace(probe("default", 400), environment={"NVIDIA_REQUIRE_CUDA": "cuda>=12.4 " + "brand=x,driver<1 " * 200})
+    table = next(entry for entry in run_content(run).tables if entry.title == "Environment")
+    ((_, value),) = table.rows
+    assert value.startswith("cuda>=12.4")
+    assert len(value) <= 300
+
+
 def test_evidence_is_folded_and_keeps_its_end() -> None:
     line = "W0000 00:00:1795182270.090848 27090 op_kernel.cc:1858] OP_REQUIRES failed at reduction.h:713 : " * 2
     found = replace(HIDDEN, evidence=(f"{line} the decisive end",))

@@ -9,10 +9,9 @@ from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.logs.device_names import is_gpu
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, heads_and_rows
-from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, framework_text
+from gpuwatch.share.reports.report_text import SIMULATED_MACHINE, clean, clean_finding, framework_text, variable_value
 from gpuwatch.share.reports.run_tables import device_map_table
 
 CHECK_MARKS = {"pass": "● pass", "warn": "▲ warn", "fail": "✖ FAIL", "skip": "○ skip"}
@@ -24,8 +23,6 @@ GROUP_TITLES = {
     "environment": "Environment variables",
     "framework": "Framework",
 }
-_MAX_VALUE_CHARS = 300
-"""Characters of a variable: NVIDIA_REQUIRE_CUDA of the CUDA images has two thousand. JSON has them all."""
 _SELF_EXPLANATORY_VERSIONS = ("os", "libc", "processor")
 
 
@@ -39,7 +36,7 @@ def doctor_content(document: Doctor) -> Content:
         Table(name, heads, tuple(map(check_row, checks)), keep=heads[:2], below=heads[2])
         for name, checks in groups.items()
     ]
-    variables = ((clean(name), shorten(clean(value), _MAX_VALUE_CHARS)) for name, value in document.environment.items())
+    variables = ((clean(name), variable_value(value)) for name, value in document.environment.items())
     tables += [
         libraries_table(document),
         device_map_table(document.device_map),

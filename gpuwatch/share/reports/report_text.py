@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework
-from gpuwatch.core.safe_text import printable
+from gpuwatch.core.safe_text import printable, shorten
 
 SIMULATED = "SIMULATED"
 SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds depend on this computer's CPU."
@@ -23,6 +23,8 @@ SIMULATED_IGNORED_NOTE = (
 )
 TORCH_VALUES_NOTE = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
+_MAX_VALUE_CHARS = 300
+"""Characters of a variable: NVIDIA_REQUIRE_CUDA of the CUDA images has two thousand. JSON has them all."""
 _NAMES = frozenset({"NVML", "GPU", "GPUs", "PID", "UUID", "SM", "CUDA"})
 
 
@@ -66,8 +68,8 @@ def framework_text(framework: Framework | None) -> str:
 
 
 def variable_value(value: str | None) -> str:
-    """The value of an environment variable: ``""`` if it is empty, a dash if it is unknown."""
-    return '""' if value is not None and not value.strip() else clean(value)
+    """The value of an environment variable: ``""`` if it is empty, a dash if it is unknown, its start if it is long."""
+    return '""' if value is not None and not value.strip() else shorten(clean(value), _MAX_VALUE_CHARS)
 
 
 def redaction_text(redacted: bool) -> str:

@@ -195,10 +195,13 @@ def _grant_by_fraction(device: Device, fraction: float) -> _Grant:
     how = f"fraction {fraction:g} × total {total / MIB:.0f} MiB"
     if device.simulated:
         return _Grant(granted // MIB * MIB, 0, f"{how} = {granted // MIB} MiB")
-    # On a real card, CUDA's total excludes what NVML counts as reserved by the driver.
-    reserved = int((device.number("memory.reserved_bytes") or 0.02 * total) * fraction)
-    middle = granted - reserved // 2
-    return _Grant(middle // MIB * MIB, reserved // 2 + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
+    reserved = device.number("memory.reserved_bytes")
+    if reserved is None:
+        middle, tolerance = int(granted - 0.01 * total * fraction), int(0.01 * total * fraction)
+    else:
+        # CUDA's total excludes what NVML counts as reserved by the driver: exact on an H200 with driver 580.
+        middle, tolerance = int((total - reserved) * fraction), int(reserved * fraction)
+    return _Grant(middle // MIB * MIB, tolerance + MIB, f"{how}, less the driver's share, ≈ {middle // MIB} MiB")
 
 
 def _default_grant(device: Device, requested: RequestedDevices, context: int | None) -> _Grant:
