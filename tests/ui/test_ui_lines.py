@@ -91,7 +91,7 @@ async def test_the_other_states_of_tabs(tmp_path: Path) -> None:
         await settle(pilot)
         await press(pilot, "4")
         row(pilot, "CONFIG", "GRANTED", "NVML", "STEPS/S", "VERDICT")
-        row(pilot, "■ default", "137.9 GiB", "137.9 GiB", "405 ±0", "● ok")
+        row(pilot, "■ default", "137.9 GiB", "137.9 GiB", "293 ±0", "● ok")
         await press(pilot, "p")
         for field, value in (("Workload", "matmul mlp conv lstm copy"), ("Seconds", "1"), ("Fraction", "0.4")):
             row(pilot, "│ " + field, value, "│")

@@ -15,7 +15,8 @@ HELP_AND_QUIT_CELLS = 17
 NO_PROCESS_TITLES = dict.fromkeys(("open_process", "environment", "signal", "tag", "missing", "tree"), "")
 """Titles where no process is listed, so that keys about one do nothing."""
 _FIRST_KEYS = {
-    **dict.fromkeys(("processes", "gpus", "summary"), ("↵", "/", "s", "K", "p", "#", "I", "u", "r")),
+    "processes": ("/", "s", "K", "p", "#", "I", "r", "u", "↵"),  # that Enter opens a row is known
+    **dict.fromkeys(("gpus", "summary"), ("↵", "/", "s", "K", "p", "#", "I", "r", "u")),
     "readings": ("Esc", "← →", "[ ]", "#", "K", "/", "r"),
     "timeline": ("← →", "PgUp", "PgDn", "P", "T"),
     "probes": ("x", "↵", "space", "/", "p", "c", "o"),
