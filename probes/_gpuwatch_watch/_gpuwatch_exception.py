@@ -1,10 +1,13 @@
 """Reports the exception that has ended a watched program, and what it says of an op's devices and kernels.
 
+Also keeps how Python ends after a KeyboardInterrupt.
+
 Loaded only by a program that such an exception ends. Standard library only, Python 3.7 or newer.
 """
 
 import os
 import re
+import sys
 
 _LIBRARY_FRAME = re.compile(r'^\s*File "[^"\n]*(?:site|dist)-packages[^"\n]*", line \d+, in [^\n]*\n', re.MULTILINE)
 _PLUGIN = frozenset(["GPUWATCH_SIM_STATE", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"])
@@ -17,10 +20,54 @@ def tell(watcher, error):
     # Keras's stack of a node would leave no room for what was wrong.
     message = _LIBRARY_FRAME.sub("", text)[:2000]
     alone = error.__cause__ is None and error.__context__ is None
-    watcher.emit("error", type=type(error).__name__, message=message, alone=alone)
+    by_signal = isinstance(error, KeyboardInterrupt) and _by_signal(error)
+    watcher.emit("error", type=type(error).__name__, message=message, alone=alone, by_signal=by_signal)
     _kernels(watcher, text)
     _refused(watcher, text)
     _address_space(watcher)
+
+
+def _by_signal(error):
+    """Whether a signal raised a KeyboardInterrupt: in Python's own handler, which has no frame, or in the program's."""
+    import opcode
+    import signal
+
+    raise_code = bytes([opcode.opmap["RAISE_VARARGS"]])
+    handlers = (signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM))
+    handler_code = {getattr(handler, "__code__", None) for handler in handlers} - {None}
+    while isinstance(error, KeyboardInterrupt):
+        raised_in, at = None, error.__traceback__
+        while at is not None:
+            if at.tb_frame.f_code in handler_code:
+                return True
+            raised_in, at = at, at.tb_next
+        if raised_in is None or raised_in.tb_frame.f_code.co_code[raised_in.tb_lasti :][:1] != raise_code:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class PendingInterrupt:
+    """How Python will end after the KeyboardInterrupt that it has printed: killed by SIGINT, as a shell expects.
+
+    It notes that inside, and forgets it when any text is run (by ``eval``, ``namedtuple``, ``dataclass``): then it
+    exits with 1. What is run to report the program's end must not change that.
+    """
+
+    def __init__(self):
+        self.forgotten = False
+        sys.addaudithook(self.note_text_run)
+
+    def note_text_run(self, event, arguments):
+        if event == "exec" and getattr(arguments[0], "co_filename", "") == "<string>":
+            self.forgotten = True
+
+    def restore(self):
+        if self.forgotten:
+            try:
+                exec("raise KeyboardInterrupt")  # noqa: S102 - the interpreter notes it of text alone
+            except KeyboardInterrupt:
+                return
 
 
 def _address_space(watcher):

@@ -193,6 +193,8 @@ class Watcher:
             looks.insert(0, self.counters.finish)
         if self.memory is not None:
             looks.insert(0, self.memory.end)
+        interrupted = type(self.last_exception()) is KeyboardInterrupt and hasattr(sys, "addaudithook")
+        interrupt = self.load("_gpuwatch_exception").PendingInterrupt() if interrupted else None
         for look in looks:
             try:
                 look()
@@ -201,6 +203,8 @@ class Watcher:
         if self.socket is not None:
             exhausted, other = self.failures.total(jax="jax devices" in self.latest)
             self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.uncounted_forks)
+        if interrupt is not None:
+            interrupt.restore()
 
     def late_settings(self):
         """Reports variables that came after the devices (sitecustomize.py), and a policy that came after the layers."""
@@ -220,9 +224,13 @@ class Watcher:
 
     def exception(self):
         """Reports the exception that Python has just printed."""
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        error = self.last_exception()
         if error is not None:
             self.load("_gpuwatch_exception").tell(self, error)
+
+    def last_exception(self):
+        """The exception that Python has just printed; None if there is none."""
+        return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
     def address_limit(self):
         """The limit of the address space in bytes (RLIMIT_AS); None without one."""

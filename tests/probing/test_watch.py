@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -175,6 +177,62 @@ def test_an_interruption_is_no_error(handled: bool, code: int, tmp_path: Path) -
         assert run["verdict"] == "interrupted"
         assert run["verdict_reason"].startswith("It was interrupted (SIGINT")
     assert [found for found in run["findings"] if found["severity"] != "info"] == []
+
+
+_INTERRUPTED_STEPS = """
+import collections, os, signal, sys, time, torch
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+torch.hold(1 << 20)
+# As PyTorch's snapshot of its allocator may: it imports modules that define named tuples.
+torch.cuda.memory_stats = lambda number: collections.namedtuple("Stats", "num_ooms")(0)._asdict()
+
+def forward():
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+
+forward()
+"""
+
+
+_INTERRUPTED = r"It was interrupted \(SIGINT, Ctrl\+C\) after .*, in train.py, line 10 \(forward\)"
+
+
+@pytest.mark.parametrize(
+    ("number", "to_program", "code", "reason"),
+    [
+        (signal.SIGINT, False, -signal.SIGINT, _INTERRUPTED),
+        (signal.SIGINT, True, -signal.SIGINT, _INTERRUPTED),
+        (signal.SIGTERM, False, 3, "It was ended by SIGTERM after .*, which gpuwatch passed on"),
+    ],
+)
+def test_an_interrupted_pytorch_program_ends_as_it_would_by_itself(
+    number: signal.Signals, to_program: bool, code: int, reason: str, tmp_path: Path
+) -> None:
+    out, script = tmp_path / "run.json", tmp_path / "train.py"
+    script.write_text(_INTERRUPTED_STEPS)
+    for options in ([], ["-q", "-o", str(out)]):
+        command = [str(Path(sys.executable).resolve()), str(script)]  # started, not forked: its end is Python's own
+        keywords: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": with_torch(tmp_path)}
+        seen = started(*options, "--", *command, **keywords) if options else subprocess.Popen(command, **keywords)
+        assert seen.stdout is not None
+        pid = int(seen.stdout.readline())
+        time.sleep(0.2)
+        os.kill(pid if to_program else seen.pid, number)
+        seen.communicate(timeout=15)
+        assert seen.returncode == code
+    run = read(out)
+    assert (run["verdict"], run["errors"], run["primary"]) == ("interrupted", [], None)
+    assert re.match(reason, run["verdict_reason"])
+    assert [found["id"] for found in run["findings"] if found["id"] in ("unknown", "program.error")] == []
+
+
+def test_a_keyboard_interrupt_that_no_signal_raised_is_the_programs_own(tmp_path: Path) -> None:
+    out, script = tmp_path / "run.json", tmp_path / "train.py"
+    script.write_text("import torch\nraise KeyboardInterrupt\n")
+    assert watched("-o", str(out), "--", sys.executable, str(script), env=with_torch(tmp_path)).returncode < 0
+    run = read(out)
+    assert (run["verdict"], [error["type"] for error in run["errors"]]) == ("error", ["KeyboardInterrupt"])
+    assert "which its own code raised" in run["verdict_reason"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1])

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome
+from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome, RunError
 from gpuwatch.experiment.probing import program_end, watch_program
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, LineSplitter, OutputBacklog, StreamReader
@@ -232,6 +232,43 @@ def test_counters_of_the_oom_killer_in_both_kinds_of_control_groups(tmp_path: Pa
         assert read_oom_kills(_machine(tmp_path / f"odd {number}", "0::/\n", text)) == OomKills(None, 3, None)
     for number, groups in enumerate((":\n", "0::\n", "0:\n::\n", "0::/../../..\n", "4:memory\n")):
         assert read_oom_kills(_machine(tmp_path / f"groups {number}", groups, {})) == OomKills(None, 3, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "received", "verdict"),
+    [
+        (RunError(type="KeyboardInterrupt", message="", by_signal=True), (), "interrupted"),
+        (RunError(type="KeyboardInterrupt", message=""), (2,), "interrupted"),
+        (RunError(type="KeyboardInterrupt", message=""), (15,), "interrupted"),
+        (RunError(type="KeyboardInterrupt", message=""), (), "error"),
+        (RunError(type="RuntimeError", message="KeyboardInterrupt: <EMPTY>"), (), "interrupted"),
+        (RunError(type="SignalException", message="Process 19 got signal: 2"), (2,), "interrupted"),
+        (RunError(type="ValueError", message="shapes"), (15,), "error"),
+    ],
+)
+def test_an_exception_that_a_signal_raised_is_no_error(
+    error: RunError, received: tuple[int, ...], verdict: str
+) -> None:
+    facts = program_end.EndFacts(
+        outcome=Outcome(exit_code=1), received_signals=received, oom_kills_before=OomKills(None, None)
+    )
+    run = program_end.with_program_end(msgspec.structs.replace(bare_run(), errors=(error,)), facts)
+    assert (run.verdict, run.errors) == (verdict, () if verdict == "interrupted" else (error,))
+
+
+def test_a_logged_error_ended_it_and_not_the_signal_before() -> None:
+    for logged, verdict in (
+        ("ValueError", "error"),
+        ("SystemExit", "interrupted"),
+        ("KeyboardInterrupt", "interrupted"),
+    ):
+        facts = program_end.EndFacts(
+            outcome=Outcome(exit_code=1),
+            received_signals=(15,),
+            logged_errors=(RunError(type=logged, message="shapes"),),
+            oom_kills_before=OomKills(None, None),
+        )
+        assert program_end.with_program_end(bare_run(), facts).verdict == verdict
 
 
 @pytest.mark.parametrize(

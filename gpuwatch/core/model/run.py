@@ -288,6 +288,8 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     expected: bool = False
     alone: bool = False
     """Whether it ended a watched program, and no other exception led to it or was being handled."""
+    by_signal: bool = False
+    """Whether a signal raised it (a KeyboardInterrupt), rather than the program's own ``raise``."""
 
 
 def signal_name(number: int) -> str:

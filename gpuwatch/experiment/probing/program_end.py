@@ -11,22 +11,29 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.model.run import Outcome, Run, Verdict, signal_name
+from gpuwatch.core.model.run import Outcome, Run, RunError, Verdict, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
 from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
-from gpuwatch.explain.logs.python_exceptions import essential_line
+from gpuwatch.explain.diagnosis.rules.error_evidence import INTENDED_ENDS
+from gpuwatch.explain.logs.python_exceptions import essential_line, is_carried_interrupt
 from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills
 
+_END_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+"""Signals that ask a program to end."""
+_SIGNAL_EXCEPTION = "SignalException"
+"""What torchrun raises when it receives a signal."""
 _DATALOADER_WORKER = "DataLoader worker (pid"
 """PyTorch's words for a worker that was killed or exited."""
 
 
 class EndFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about how a program ended, from other sources than its log."""
+    """Facts about how a program ended."""
 
     outcome: Outcome
     received_signals: Sequence[int] = ()
     """Signals that gpuwatch received and passed on."""
+    logged_errors: Sequence[RunError] = ()
+    """Exceptions in its log."""
     oom_kills_before: OomKills
     """The kernel's OOM counters before the start."""
     peak_resident_bytes: int | None = None
@@ -43,6 +50,9 @@ class EndFacts(msgspec.Struct, frozen=True, kw_only=True):
 def with_program_end(run: Run, facts: EndFacts) -> Run:
     """The run with how it ended, and its verdict by that: the program's own end takes precedence over its log."""
     outcome = facts.outcome
+    errors = tuple(error for error in run.errors if not _is_interruption(error, facts))
+    interrupted = len(errors) < len(run.errors)
+    run = msgspec.structs.replace(run, errors=errors)
     new_kills = _kills_between(facts.oom_kills_before, read_oom_kills())
     by_sigkill = signal.SIGKILL in _end_signals(outcome) and not facts.received_signals
     dataloader_worker_killed = any(_DATALOADER_WORKER in error.message for error in run.errors)
@@ -57,7 +67,7 @@ def with_program_end(run: Run, facts: EndFacts) -> Run:
             kernel_line=find_kernel_log_line(facts.pids),
         )
     host_memory_out = by_sigkill and bool(new_kills or (host_memory and host_memory.kernel_line))
-    verdict, reason = _verdict(run, facts, host_memory_out)
+    verdict, reason = _verdict(run, facts, host_memory_out, interrupted)
     problems = list(run.problems)
     if facts.left_behind_count:
         state = "killed" if outcome.signal is not None else "still running"
@@ -83,17 +93,36 @@ def _end_signals(outcome: Outcome) -> tuple[int | None, int]:
     return outcome.signal, (outcome.exit_code or 0) - 128
 
 
-def _verdict(run: Run, facts: EndFacts, host_memory_out: bool) -> tuple[Verdict, str]:
+def _is_interruption(error: RunError, facts: EndFacts) -> bool:
+    """Whether an exception only says that a signal came: Python's, or that of native code or of a launcher."""
+    came = error.by_signal or not _END_SIGNALS.isdisjoint(facts.received_signals)
+    if error.type == "KeyboardInterrupt":
+        return came
+    return is_carried_interrupt(error.message) or (error.type == _SIGNAL_EXCEPTION and came)
+
+
+def _verdict(run: Run, facts: EndFacts, host_memory_out: bool, interrupted: bool) -> tuple[Verdict, str]:
+    """The verdict and its reason. ``interrupted``: whether an exception said that a signal came."""
     outcome = facts.outcome
     seconds = run.phases.total_seconds
     duration = "an unknown time" if seconds is None else hours_minutes(seconds)
-    passed_on_signals = [number for number in facts.received_signals if number in _end_signals(outcome)]
     failed = bool(outcome.exit_code) or outcome.signal is not None
+    own_errors = [error for error in run.errors if not error.expected]
+    logged = (error for error in facts.logged_errors if error.type not in INTENDED_ENDS)
+    has_error = bool(own_errors or run.ooms or run.killed_children)
+    has_error = has_error or not all(_is_interruption(error, facts) for error in logged)
+    # A program may end with a code of its own: by SystemExit in its handler.
+    possible_ends = (*_end_signals(outcome), *(() if has_error or not failed else _END_SIGNALS))
+    passed_on_signals = [number for number in facts.received_signals if number in possible_ends]
     if outcome.exit_code is None and outcome.signal is None:
         return "interrupted", f"It was still running after {duration}, when this was saved."
-    by_exception = failed and any(error.type == "KeyboardInterrupt" for error in run.errors)
-    if by_exception or signal.SIGINT in _end_signals(outcome):
-        return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {duration}."
+    own_interrupt = any(error.type == "KeyboardInterrupt" for error in own_errors)
+    if (interrupted and failed) or (signal.SIGINT in _end_signals(outcome) and not own_interrupt):
+        number = next(reversed(passed_on_signals), signal.SIGINT)
+        if number == signal.SIGINT:
+            return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {duration}."
+    if own_interrupt and failed:
+        return "error", f"It ended after {duration} in KeyboardInterrupt, which its own code raised: no signal came."
     if passed_on_signals:
         return (
             "interrupted",

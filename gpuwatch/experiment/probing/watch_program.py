@@ -439,6 +439,7 @@ class Watch:
             EndFacts(
                 outcome=outcome,
                 received_signals=tuple(self._received_signals),
+                logged_errors=draft.log.errors,
                 oom_kills_before=self._guarded.oom_kills_before,
                 peak_resident_bytes=self._reports.peak_bytes,
                 host_memory_bytes=None if snapshot is None else snapshot.host.memory_total_bytes,

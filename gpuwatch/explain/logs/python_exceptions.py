@@ -99,6 +99,11 @@ def is_heading(line: str) -> bool:
     return _HEADING.match(line) is not None
 
 
+def is_carried_interrupt(message: str) -> bool:
+    """Whether a message is that of an exception that native code made of an interrupt."""
+    return _CARRIED_INTERRUPT.match(message) is not None
+
+
 def is_error(line: str) -> bool:
     """Whether a line without prefixes has the form of an exception."""
     return _ERROR_LINE.match(line) is not None
@@ -274,7 +279,7 @@ class ExceptionFinder:
             name, message = half, message.removeprefix(": ")
             rest = message[: len(message) // 2]
             message = rest if message == rest * 2 else message
-        if _CARRIED_INTERRUPT.match(message) is not None:
+        if is_carried_interrupt(message):
             name, message = "KeyboardInterrupt", ""
         before = _key(facts.errors[-1]) if self._chained and facts.errors else ""
         self._chained = False

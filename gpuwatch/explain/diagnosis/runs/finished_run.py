@@ -16,6 +16,7 @@ from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES, with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE
+from gpuwatch.explain.diagnosis.rules.error_evidence import frame_of
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.process_ends import ending_signal
 from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
@@ -33,6 +34,7 @@ from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.log_parser import parse
 from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
+from gpuwatch.explain.logs.tracebacks import file_name
 from gpuwatch.sim.simulated_machine import context_bytes
 
 
@@ -81,6 +83,8 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     if not reason or verdict != run.verdict or verdict == "oom":
         # The runner's "It ran out of memory." says less than the numbers.
         reason = reason_of(run, evidence, verdict, findings, primary)
+    if verdict == "interrupted":
+        reason = reason.removesuffix(".") + _place_of_interruption(log) + "."
     return replace(run, verdict=verdict, verdict_reason=reason, findings=findings, primary=primary)
 
 
@@ -143,6 +147,16 @@ def _with_gpus(
             )
         joined.append(mapping)
     return tuple(joined)
+
+
+def _place_of_interruption(log: LogFacts) -> str:
+    """``, in train.py, line 7 (forward)``: where a program was when it was interrupted; empty if that is not known."""
+    last = next((error for error in log.errors[-1:] if error.type == "KeyboardInterrupt"), None)
+    frame = frame_of(log, last) if last is not None else None
+    if frame is None or frame.is_library:
+        return ""
+    function = f" ({frame.function})" if frame.function and not frame.function.startswith("<") else ""
+    return f", in {file_name(frame.file)}, line {frame.line}{function}"
 
 
 _GPU_WORDS = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
