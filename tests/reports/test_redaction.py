@@ -85,6 +85,7 @@ def shown(*texts: str, **fields: str) -> str:
         ("alice@gmail.com: the gmail quota; see alice", "mail-1: the gmail quota; see user-1"),
         ("to bob@yahoo.co.jp through smtp.gmail.com:587", "to mail-1 through smtp.gmail.com:587"),
         ("cy@acme.com: acme is down, mailgmail.com too", "mail-1: host-1 is down, host-3 too"),
+        ("ssh gpu01.live.ai, then n2.web.io", "ssh host-1, then host-2"),  # domains of a company, not of mail
         ("PID USER COMMAND\n 7 li python\n8\nli", "PID USER COMMAND\n 7 user-1 python\n8\nuser-1"),
     ]
 )

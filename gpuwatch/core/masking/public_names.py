@@ -91,10 +91,10 @@ ROLE_MAILBOXES = frozenset(
     {"noreply", "info", "sales", "contact", "hello", "office", "service", "webmaster", "postmaster"}
 )
 MAIL_PROVIDER = lazy(
-    r"(?:[\w-]+\.)*(?:(?:gmail|googlemail|yahoo|ymail|hotmail|outlook|live|msn|aol|gmx|web|yandex|proton|protonmail|zoho"
-    r"|fastmail|tutanota|mail|libero|orange|wanadoo|free|laposte|rediffmail|naver|daum|hanmail|foxmail|sina|sohu)"
-    r"\.(?:com?\.)?(?:com|net|org|me|[a-z]{2})"
-    r"|(?:icloud|me|mac|qq|163|126|139|tencent|t-online|freenet|posteo|mailbox|hey|github)\.(?:com|de|org))(?![\w-]|\.\w)",
+    r"(?:[\w-]+\.)*(?:(?:gmail|googlemail|yahoo|ymail|hotmail|outlook|protonmail|yandex|gmx)\.(?:com?\.)?(?:com|net|[a-z]{2})"
+    r"|(?:icloud|me|mac|live|msn|aol|mail|zoho|fastmail|tutanota|hey|github|qq|163|126|139|foxmail|tencent|rediffmail)\.com"
+    r"|(?:hanmail|daum|laposte)\.net|(?:web|t-online|freenet|posteo)\.de|(?:free|orange|wanadoo)\.fr|proton\.me"
+    r"|mailbox\.org|mail\.ru|libero\.it|naver\.com|sina\.c(?:n|om)|sohu\.com)(?![\w-]|\.\w)",
     re.IGNORECASE,
 )
 """Sites where everybody has a mailbox, and their servers: ``gmail.com``, ``smtp.gmail.com``, ``yahoo.co.jp``."""
