@@ -21,6 +21,7 @@ from gpuwatch.core.model.run import (
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, HostMemory, Memory
 from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
@@ -616,6 +617,38 @@ def test_an_error_is_told_by_the_line_that_says_what_was_wrong_and_where() -> No
     (found, *_) = program(traceback(2, "f()", "OSError: x"), devices=GPU_0, errors=(error,), **FAILED).findings
     assert not [said for said in found.evidence if said.startswith("raised at")]
     assert found.action.startswith("Read the end of the log")
+
+
+@pytest.mark.parametrize(
+    ("type_", "message", "title"),
+    [
+        (  # torchvision's
+            "RuntimeError",
+            "Error downloading train-images-idx3-ubyte.gz:\nTried https://a.org/mnist/, got:\n"
+            "<urlopen error [Errno -3] Temporary failure in name resolution>\n",
+            "A server on the network could not be reached",
+        ),
+        (
+            "RuntimeError",
+            "The download of the data failed.\nSee the log.\nHTTPSConnectionPool(host='a.org', port=443): Max retries"
+            " exceeded with url: /x",
+            "A server on the network could not be reached",
+        ),
+        (
+            "OSError",
+            "Caught OSError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+            '  File "/home/u/train.py", line 3, in save\n    file.write(data)\n'
+            "OSError: [Errno 28] No space left on device",
+            "The disk is full",
+        ),
+    ],
+)
+def test_the_cause_may_stand_in_any_line_of_a_message(type_: str, message: str, title: str) -> None:
+    log = traceback(6, "load()", f"{type_}: {message}")
+    (found, *_) = program(log, devices=GPU_0, errors=(RunError(type=type_, message=message),), **FAILED).findings
+    assert found.title.startswith(title)
+    explained = explain(log.splitlines()).findings[0]
+    assert (explained.title, explained.action) == (found.title, found.action)
 
 
 def test_a_launcher_s_failure_has_the_error_of_the_process_that_failed() -> None:

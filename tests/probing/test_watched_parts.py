@@ -256,6 +256,23 @@ def test_an_exception_that_a_signal_raised_is_no_error(
     assert (run.verdict, run.errors) == (verdict, () if verdict == "interrupted" else (error,))
 
 
+@pytest.mark.parametrize(
+    ("message", "ending"),
+    [
+        (
+            "Error downloading a.gz:\nTried https://a.org, got:\n<urlopen error>\n",
+            "a.gz: Tried https://a.org, got: <urlopen error>.",
+        ),
+        ("for the following reason:", "for the following reason."),
+        ("Building [1/2] c++ ...", "Building [1/2] c++."),
+    ],
+)
+def test_the_reason_has_the_whole_error_and_one_period(message: str, ending: str) -> None:
+    run = msgspec.structs.replace(bare_run(), errors=(RunError(type="RuntimeError", message=message),))
+    facts = program_end.EndFacts(outcome=Outcome(exit_code=1), oom_kills_before=OomKills(None, None))
+    assert program_end.with_program_end(run, facts).verdict_reason.endswith(ending)
+
+
 def test_a_logged_error_ended_it_and_not_the_signal_before() -> None:
     for logged, verdict in (
         ("ValueError", "error"),

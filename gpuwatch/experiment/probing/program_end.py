@@ -153,4 +153,4 @@ def _exception_text(run: Run) -> str:
         child_ends = [f"{child.pid} was ended by {signal_name(child.signal)}" for child in run.killed_children]
         return f", after its process {child_ends[0]}" if child_ends else ""
     message = essential_line(error.message)
-    return f", in {error.type}" + (f": {message[:200].rstrip('.')}" if message else "")
+    return f", in {error.type}" + (f": {message[:200].rstrip('.: ')}" if message else "")

@@ -77,11 +77,16 @@ _IN_USER_CODE = "in user code:"
 _FIRST_ROOT_ERROR = re.compile(r"\(0\) +(?=[A-Z][\w ]{2,30}: )")
 """The first of several errors of a graph: "(0) Not found: a.jpg; No such file or directory"."""
 _MAX_LINES_BELOW_HEADING = 200
+_ANNOUNCES = re.compile(r"(?!(?:def|class|if|elif|else|for|while|with|try|except)\b).*(?<!\] name):$")
+"""A line of a message that announces the next one; not a line of code, nor TensorFlow's empty name of an op."""
 _NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
 
 
 def essential_line(message: str) -> str:
-    """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it."""
+    """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it.
+
+    A line that ends in a colon is followed by what it announces: ``Error downloading a.gz: <urlopen error …>``.
+    """
     plain = undecorated if "\x1b" in message else str
     lines = [text for line in message.splitlines() if (text := _NODE.sub("", plain(line).strip()))]
     if _IN_USER_CODE in lines:
@@ -91,7 +96,10 @@ def essential_line(message: str) -> str:
             lines = [within[raised].partition(": ")[2], *within[raised + 1 :]]
     if "^" in lines:  # Triton shows the kernel's source up to the place
         lines = lines[lines.index("^") + 1 :] or lines
-    return next((line for line in lines if not is_heading(line)), lines[0] if lines else "")
+    first = next((at for at, line in enumerate(lines) if not is_heading(line)), 0)
+    announced = [line for line in lines[first:] if line] or [""]
+    end = next((at for at, line in enumerate(announced) if not _ANNOUNCES.match(line)), len(announced) - 1)
+    return " ".join(announced[: end + 1])
 
 
 def is_heading(line: str) -> bool:
@@ -133,6 +141,8 @@ class ExceptionFinder:
         """Whether the line before named the node below whose name the message stands."""
         self._pydantic_lines_left = 0
         """Lines in which the reason may come after pydantic's heading."""
+        self._is_announced = False
+        """Whether the last line of the message announces the next one."""
         self._chained = False
         """Whether the next exception was raised while the last one was handled."""
         self._announced = ("", 0)
@@ -171,6 +181,8 @@ class ExceptionFinder:
                 return
         if self._lines_below_heading and self._take_line_below_heading(line):
             return
+        if self._is_announced and self._take_announced_line(bare_message(rest)):
+            return
         if self._pydantic_lines_left and self._take_pydantic_line(bare_message(rest)):
             return
         if _CONTINUATION.match(rest):
@@ -188,6 +200,16 @@ class ExceptionFinder:
             if named is not None and not is_error(bare_message(line)):
                 self._add(named[1], named[2] or "")
         self.open = self._in_traceback or self._in_message or self._lines_below_heading > 0
+
+    def _take_announced_line(self, text: str) -> bool:
+        """Takes a line below one of a message that ends in a colon; whether it belongs to the message."""
+        before = self._facts.errors[-1].message
+        self._is_announced = _ANNOUNCES.match(text) is not None
+        if not text or text[0].isspace() or is_error(text) or text.startswith((TRACEBACK, *_CHAINED)):
+            self._is_announced = False
+            return False
+        self._set_message(f"{before} {text}")
+        return True
 
     def _take_pydantic_line(self, text: str) -> bool:
         """Takes a line below pydantic's heading; whether it is the field or the reason."""
@@ -293,6 +315,7 @@ class ExceptionFinder:
         self._message_follows = colon and not message
         self._pydantic_lines_left = _PYDANTIC_LINES * (_PYDANTIC_HEADING.match(message) is not None)
         self._lines_below_heading, self._after_node = _MAX_LINES_BELOW_HEADING * is_heading(message), False
+        self._is_announced = _ANNOUNCES.match(message) is not None and not self._lines_below_heading
         error = RunError(type=name.rsplit(".", 1)[-1], message=explain_device_type(message[:2000]))
         if error in facts.errors:
             facts.errors.remove(error)

@@ -57,7 +57,7 @@ from gpuwatch.explain.logs.log_ending import FAILURE, WORK
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
-from gpuwatch.explain.logs.python_exceptions import essential_line
+from gpuwatch.explain.logs.python_exceptions import essential_line, is_error
 
 _MAX_LINES_AFTER_TRACEBACK = 500
 """Lines of prints and summaries that may follow the last traceback, if none shows that the program went on."""
@@ -85,6 +85,8 @@ _ADDRESS_SPACE_KEYS = ("threads", "unmapped", "host-memory")
 """What a limit of the address space can be the reason of."""
 _MIN_LATER_CELL_ERRORS = 3
 """Errors of a notebook after one of which they cannot all be consequences."""
+_MAX_MESSAGE_LINES = 20
+"""Lines of an exception's message that are looked at."""
 _MIN_MESSAGE_CHARS = 8
 """Characters from which a message is recognized within another."""
 _CUT_TRACEBACK = "The log ends in the middle of a Python traceback, before the error itself"
@@ -227,6 +229,9 @@ def _end_by_topic(run: Run | None, log: LogFacts, topic: str | None, lines: list
     if meaning := of_frame or _known_meaning(lines) or _first_meaning([first_of_all] if first_of_all else ()):
         place_lines = raised_at(log, log.errors[-1]) if log.errors else ()
         return _end_with_evidence(meaning, log, lines[:1], place_lines, lines[1:], log.lines_of(*_DETAIL_TOPICS))
+    if (below := _known_line_of_message(run, log)) is not None:
+        meaning, line = below
+        return _end_with_evidence(meaning, log, lines[:1], [line], raised_at(log, log.errors[-1]) if log.errors else ())
     last = next((error for error in log.errors[-1:] if _names_exception(lines[0], error)), None)
     if last is not None and (meaning := _meaning_by_type(run, log, last, _how_it_ended(run, log))) is not None:
         return meaning, _without_repeats(lines[:1], raised_at(log, last), lines[1:])
@@ -299,6 +304,21 @@ def _known_meaning(lines: list[str]) -> Meaning | None:
     last = "\n".join(lines[-2:])
     compiler = row_named("compile") if reported_ends.is_about_compiler(last) else None
     return error_meanings.message_meaning(last) or compiler
+
+
+def _known_line_of_message(run: Run | None, log: LogFacts) -> tuple[Meaning, str] | None:
+    """The line below the first of the last exception's message that says what it means; None without one."""
+    if run is not None:
+        error = next((error for error in reversed(run.errors) if not error.expected), None)
+        below = error.message.splitlines()[1:] if error is not None else []
+    else:
+        error = log.errors[-1] if log.errors and ends_log(log) and log.last_error_has_traceback else None
+        below = [*reversed(log.last_lines[: log.line_count - (log.last_error_line or 0)])] if error is not None else []
+    for line in (line.strip() for line in below[:_MAX_MESSAGE_LINES]):
+        text = line if is_error(line) or error is None else f"{error.type}: {line}"
+        if line and (meaning := error_meanings.message_meaning(text)) is not None:
+            return meaning, line
+    return None
 
 
 def _unexplained_end_of_run(run: Run, log: LogFacts) -> list[str]:
