@@ -75,7 +75,7 @@ class ChosenHosts:
     """The command-line options that named the hosts, without secrets."""
 
     def source(self, interval: float) -> FleetSource:
-        """Reads the hosts every ``interval`` seconds; not started yet."""
+        """The source of these hosts, not started yet; over ssh each sends a sample every ``interval`` seconds."""
         if self.server is not None:
             from gpuwatch.fleet.prometheus_source import PrometheusSource
 

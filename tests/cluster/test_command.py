@@ -235,6 +235,15 @@ def test_saved_runs_of_many_machines_name_the_odd_one(tmp_path: Path) -> None:
     assert "host-3" in redacted
 
 
+@pytest.mark.parametrize(("count", "more"), [(4, "1 more is odd"), (5, "2 more are odd")])
+def test_more_odd_nodes_than_are_named(tmp_path: Path, count: int, more: str) -> None:
+    for number in range(16):
+        one = replace(run(number, gpus=7 if number < count else 8), node=None)
+        (tmp_path / f"n{number:02}.json").write_text(to_json(one))
+    text = " ".join(gpuwatch("compare", *map(str, tmp_path.glob("*.json"))).stdout.split())
+    assert f"; {more}" in text
+
+
 def test_saved_snapshots_are_compared(tmp_path: Path) -> None:
     for number in range(4):
         one = full_snapshot()

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.core.utc_datetime import utc_datetime
-from gpuwatch.machine.collector.idle_times import IdleTimes
+from gpuwatch.machine.collector.continued_idle_times import ContinuedIdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.recorder_follower import hides_processes, merge_missed_xids
 from gpuwatch.machine.collector.samples_without_collector import RecorderSampleCompleter
@@ -193,16 +193,16 @@ def test_idle_times_go_on_over_a_change_of_who_samples(
         row = replace(program(7), create_time=start, readings={} if since is None else {IDLE_SINCE: since})
         return replace(sample(0, [gpu()], [row]), taken_at=utc_datetime(second))
 
-    times = IdleTimes(at(100, 60))
+    times = ContinuedIdleTimes(at(100, 60))
     seen = [times.continue_in(at(106 + place, since)).processes[0] for place, since in enumerate(told)]
     assert tuple(row.readings.get(IDLE_SINCE) for row in seen) == shown
-    other = IdleTimes(at(100, 60)).continue_in(at(106, 105, start=90.0))
+    other = ContinuedIdleTimes(at(100, 60)).continue_in(at(106, 105, start=90.0))
     assert idle_since(other) == 105, "another process has its pid"
-    assert idle_since(IdleTimes(at(100, 60)).continue_in(at(500, 499))) == 60, (
+    assert idle_since(ContinuedIdleTimes(at(100, 60)).continue_in(at(500, 499))) == 60, (
         "as its finding says, which tells the gap"
     )
     once = at(106, 105)
-    times = IdleTimes(at(100, 60))
+    times = ContinuedIdleTimes(at(100, 60))
     assert times.continue_in(once).unchanged(times.continue_in(replace(once, taken_at=utc_datetime(107)))), (
         "the same objects"
     )

@@ -616,6 +616,7 @@ def test_a_sawtooth_with_a_busy_core_is_input_bound() -> None:
     watch = watched(seconds(360, training))
     (found,) = of(watch.findings, "input.bound")
     assert (found.severity, found.certainty, found.pid, found.device_uuid) == ("warning", "likely", 7, "GPU-0")
+    assert found.title.startswith("GPU 0 is starved for input by ")
     text = " ".join(found.evidence)
     assert "utilization 45 % on average" in text
     assert "sawtooth between 0 and 90 %" in text
@@ -631,6 +632,16 @@ def test_flat_and_low_with_busy_workers_is_input_bound() -> None:
     (found,) = of(watched(seconds(200, make)).findings, "input.bound")
     assert "370 % of a CPU core" in " ".join(found.evidence)
     assert "DataLoader" in found.action
+
+
+def test_two_gpus_of_a_process_are_starved_for_input() -> None:
+    def make(second: int) -> Snapshot:
+        busy = 90.0 if second % 4 < 2 else 0.0
+        rows = [program(age=20.0, cpu=130.0, gpu=index) for index in (0, 1)]
+        return sample(second, [gpu(index, busy=busy) for index in (0, 1)], rows)
+
+    (found,) = of(watched(seconds(360, make)).findings, "input.bound")
+    assert found.title.startswith("GPUs 0-1 are starved for input by ")
 
 
 def test_waiting_for_a_disk_is_input_bound() -> None:

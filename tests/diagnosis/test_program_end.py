@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.run import Outcome, RunError
-from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
+from gpuwatch.explain.diagnosis.runs.final_verdict import ended_by_own_exception
 from tests.diagnosis.test_watched_program import program
 
 

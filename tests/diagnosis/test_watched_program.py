@@ -726,6 +726,8 @@ def test_a_worker_of_a_loader_that_died(message: str, host: HostMemory | None, t
     (entry,) = [found for found in run.findings if found.severity == "error"]
     assert title in entry.title
     assert ("host memory" in entry.title) == ("host memory" in title)
+    if host is not None and host.oom_kills == 1:
+        assert "the kernel's OOM killer ended 1 process meanwhile" in entry.evidence
 
 
 @pytest.mark.parametrize(

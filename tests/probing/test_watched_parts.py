@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome, RunError
 from gpuwatch.experiment.probing import program_end, watch_program
 from gpuwatch.experiment.probing.op_placement import OpCounts
-from gpuwatch.experiment.probing.pipe_reader import MAX_QUEUED_BYTES, LineSplitter, OutputBacklog, StreamReader
+from gpuwatch.experiment.probing.output_backlog import MAX_QUEUED_BYTES, OutputBacklog
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.run_gpu_memory import MAX_POINTS as POINTS
 from gpuwatch.experiment.probing.run_gpu_memory import MemoryTimeline
+from gpuwatch.experiment.probing.stream_reader import LineSplitter, StreamReader
 from gpuwatch.experiment.probing.watch_program import Watch
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 from gpuwatch.explain.logs.log_parser import parse

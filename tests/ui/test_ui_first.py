@@ -17,6 +17,7 @@ from rich.color import Color as RichColor
 from rich.color import ColorSystem
 
 from gpuwatch.core.formatting.palettes import PALETTES
+from gpuwatch.core.formatting.terminal_support import color_depth
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.metric_history import History
@@ -214,7 +215,7 @@ def test_256_colors_are_chosen_as_rich_chooses_them(palette: text_styles.Palette
     ],
 )
 def test_colors_of_terminals(environment: dict[str, str], depth: int) -> None:
-    assert text_styles.color_depth(environment) == depth
+    assert color_depth(environment) == depth
 
 
 # On a real terminal, with simulated GPUs

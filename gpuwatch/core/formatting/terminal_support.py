@@ -19,6 +19,8 @@ PLAIN_TERMINALS = re.compile(r"^(linux|linux-.*|vt[0-9].*|ansi|cons[0-9].*|sun.*
 DUMB_TERMINALS = frozenset({"dumb", "unknown"})
 _DRAWN_SYMBOLS = "▕█▏⣿─╭→–●✖▲"
 _PLAIN_LOCALES = frozenset({"C", "POSIX"})
+_COLOR_VARIABLES = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
+"""Variables that make Textual use other colors or another output."""
 
 
 def why_only_ascii(environment: Mapping[str, str], encoding: str | None, *, terminal: bool = True) -> str:
@@ -61,6 +63,15 @@ def has_few_colors(environment: Mapping[str, str]) -> bool:
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return False
     return environment.get("TERM", "").strip().lower().rpartition("-")[2] not in ("256color", "kitty")
+
+
+def color_depth(environment: Mapping[str, str]) -> int:
+    """Color depth of this terminal in bits: 24 or 8; 0 for less, or when colors are disabled."""
+    if any(environment.get(name) for name in _COLOR_VARIABLES):
+        return 0
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return 24
+    return 8 if environment.get("TERM", "").strip().lower().endswith(("-256color", "-kitty")) else 0
 
 
 _NO_LINKS = frozenset({"", *DUMB_TERMINALS})

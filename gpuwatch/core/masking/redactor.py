@@ -292,10 +292,10 @@ class Redactor:
 
     def _replace_words(self, text: str) -> str:
         """Looks up each word instead of searching for every known one: a document may name many files."""
-        free = self._lengths_by_start.keys().isdisjoint(_ALPHANUMERIC_RUN.findall(text)) and not any(
+        without_names = self._lengths_by_start.keys().isdisjoint(_ALPHANUMERIC_RUN.findall(text)) and not any(
             sign in text for sign in self._other_starts
         )
-        if free and not any(stem in text for stem in self._host_stems):
+        if without_names and not any(stem in text for stem in self._host_stems):
             return text
         shown: list[str] = []
         copied_to = position = 0
@@ -340,9 +340,9 @@ class Redactor:
         scheme, site, rest = match[1], match[2], match[3]
         if scheme == "file://":
             return f"{scheme}{site}{self._replaced_path(rest)}"
-        credentials, position, address = site.rpartition("@")
+        credentials, at_sign, address = site.rpartition("@")
         host, colon, port = address.partition(":")
-        if any(host == site or host.endswith(f".{site}") for site in public.PUBLIC_SITES):
+        if any(host == known or host.endswith(f".{known}") for known in public.PUBLIC_SITES):
             return match[0]
         if host in ("github.com", "www.github.com") and rest.lower().startswith(public.PUBLIC_REPOSITORIES):
             return match[0]
@@ -352,7 +352,7 @@ class Redactor:
             rest = (
                 self._replaced_path(rest.partition("?")[0]) if host in _LOCAL_HOSTS else "/…" if len(rest) > 1 else rest
             )
-        return f"{scheme}{credentials}{position}{host}{colon}{port}{rest}"
+        return f"{scheme}{credentials}{at_sign}{host}{colon}{port}{rest}"
 
     def _ipv4(self, match: re.Match[str]) -> str:
         address = match[0]
@@ -382,7 +382,7 @@ class Redactor:
             path.startswith(tuple(f"{place}/" for place in public.SYSTEM_FOLDERS)) or path in public.SYSTEM_FOLDERS
         ):
             return path
-        chosen = temporary.group().count("/") if temporary is not None else None
+        first_below_temporary = temporary.group().count("/") if temporary is not None else None
         sources = public.FRAMEWORK_SOURCES.search(path)
         if sources is not None:
             return self._replaced_path(path[: sources.start()].rstrip("/")) + path[max(sources.start() - 1, 0) :]
@@ -394,9 +394,9 @@ class Redactor:
                 return "/".join([*shown, *parts[position:]])
             if before.lower() in ("home", "users") and not home and part:
                 shown.append(self._replace_word("user", part))
-            elif position == chosen and position < len(parts) - 1 and part:
+            elif position == first_below_temporary and position < len(parts) - 1 and part:
                 shown.append(self._names.get("user", {}).get(part) or self.pseudonym("dir", part))
-            elif chosen is not None and position < chosen:
+            elif first_below_temporary is not None and position < first_below_temporary:
                 shown.append(part)
             else:
                 shown.append(self._replaced_component(part, last=position == len(parts) - 1))

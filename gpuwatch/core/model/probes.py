@@ -1,8 +1,8 @@
-"""Probes: the output of ``gpuwatch probe --list --json`` and ``--explain``, and the events of a running one.
+"""The output of ``gpuwatch probe --list --json`` and ``--explain``; events of probes and of watched Python processes.
 
-An event is one JSON object on a line of the probe's own file descriptor.
-The encoder is in ``probes/_gpuwatch_probe.py`` (standard library only, because it runs in the user's interpreter). A
-missing ``end`` event is itself a result: the probe was killed, ran out of memory or timed out.
+An event is one JSON object on a line: from a probe on a descriptor of its own, from a watched process on a socket.
+The encoders are in ``probes`` (standard library only, because they run in the user's interpreter). A missing ``end``
+event is itself a result: the process was killed, ran out of memory or timed out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event. ``t`` is the probe's monotonic clock in seconds; ``data`` depends on ``kind``."""
+    """One event. ``t`` is its sender's monotonic clock in seconds; ``data`` depends on ``kind``."""
 
     t: float
     kind: str

@@ -281,7 +281,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunError(msgspec.Struct, frozen=True, kw_only=True):
-    """An exception in framework code."""
+    """An exception of the program or of its framework."""
 
     type: str
     message: str
@@ -307,7 +307,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     timed_out: bool = False
     ended: bool = False
-    """Whether the last event arrived."""
+    """Whether its last event arrived; False for a process that was killed."""
 
     @property
     def text(self) -> str:

@@ -11,7 +11,7 @@ class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Device memory at one moment of the run, by NVML and the allocator."""
 
     t: float
-    """Seconds since the probe was started."""
+    """Seconds since the run was started."""
     device_used_bytes: int | None = None
     process_bytes: int | None = None
     allocator_bytes: int | None = None
@@ -80,7 +80,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     allocator_peak_bytes: int | None = None
     allocator_limit_bytes: int | None = None
     nvml_peak_bytes: int | None = None
-    """Peak memory of this process by NVML, on its busiest device."""
+    """Peak memory of this process by NVML, on the device on which it held most."""
     nvml_device_peak_bytes: int | None = None
     """Peak memory used on the device by all processes."""
     nvml_before_bytes: int | None = None
@@ -98,7 +98,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Host memory (RAM) of a watched program that a signal ended."""
+    """Host memory (RAM) of a watched program, if SIGKILL ended it or a process that it started."""
 
     peak_bytes: int | None = None
     """Largest resident set of one of its processes that have exited (``getrusage(2)``: ru_maxrss)."""

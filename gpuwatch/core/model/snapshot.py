@@ -206,6 +206,10 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     """``fact`` if reported by a probe or driver, ``likely`` if derived from the environment."""
 
 
+SAME_START_SECONDS = 1.5
+"""Seconds by which two programs may compute the start time of the same process differently."""
+
+
 class Process(msgspec.Struct, frozen=True, kw_only=True):
     """A process on a device (a process on two devices is two entries with one pid)."""
 

@@ -25,10 +25,10 @@ import msgspec
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.output_passthrough import OutputChannel
-from gpuwatch.experiment.probing.pipe_reader import StreamReader
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
 from gpuwatch.experiment.probing.received_signals import SignalReceiver
 from gpuwatch.experiment.probing.status_line import StatusLine
+from gpuwatch.experiment.probing.stream_reader import StreamReader
 from gpuwatch.machine.sources.oom_kills import read_oom_kills
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.run import Outcome
-from gpuwatch.experiment.probing.pipe_reader import LineSplitter, Sink, StreamReader
+from gpuwatch.experiment.probing.stream_reader import LineSplitter, Sink, StreamReader
 
 if TYPE_CHECKING:
     from gpuwatch.experiment.probing.fork_server import ForkedProbe

@@ -13,7 +13,6 @@ import msgspec
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.run import Outcome, Run, RunError, Verdict, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
-from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.rules.error_evidence import INTENDED_ENDS
 from gpuwatch.explain.logs.python_exceptions import essential_line, is_carried_interrupt
 from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills
@@ -103,6 +102,8 @@ def _is_interruption(error: RunError, facts: EndFacts) -> bool:
 
 def _verdict(run: Run, facts: EndFacts, host_memory_out: bool, interrupted: bool) -> tuple[Verdict, str]:
     """The verdict and its reason. ``interrupted``: whether an exception said that a signal came."""
+    from gpuwatch.explain.diagnosis.runs.final_verdict import ended_by_own_exception  # its rules delay the start
+
     outcome = facts.outcome
     seconds = run.phases.total_seconds
     duration = "an unknown time" if seconds is None else hours_minutes(seconds)

@@ -79,7 +79,7 @@ class ReceivedEvents:
     def __init__(self) -> None:
         self.pid: int | None = None
         self.command = ""
-        self.ended = False
+        self.end_event_received = False
         self.skipped: str | None = None
         self.options: dict[str, Any] = {}
         self.environment: dict[str, str] | None = None
@@ -207,7 +207,7 @@ class ReceivedEvents:
             case "skip":
                 self.skipped = str(data["reason"])
             case "end":
-                self.ended = True
+                self.end_event_received = True
                 self.failed_allocations, self.other_failures = data.get("exhausted"), data.get("failures")
                 if data.get("forks"):
                     self.children[-1] = None

@@ -11,7 +11,7 @@ from types import FrameType
 import msgspec
 
 from gpuwatch.experiment.probing import guard_process
-from gpuwatch.experiment.probing.pipe_reader import StreamReader
+from gpuwatch.experiment.probing.stream_reader import StreamReader
 
 _GUARD_REPORT_SECONDS = 0.1
 """Seconds after which the guard is asked whether it received a signal, too."""

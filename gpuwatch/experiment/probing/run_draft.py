@@ -215,7 +215,7 @@ class RunDraftBuilder:
         if outcome.exit_code is not None or outcome.signal is not None:
             self._parser.close()
         facts = without_quoted_failures(self._parser.facts, failure_counts)
-        outcome = msgspec.structs.replace(outcome, ended=received.ended)
+        outcome = msgspec.structs.replace(outcome, ended=received.end_event_received)
         verdict, reason = self._verdict(script, outcome, facts)
         before, machine = self._before, self._machine
         limit_bytes = max((entry.granted_bytes for entry in facts.device_map if entry.granted_bytes), default=None)
@@ -302,7 +302,7 @@ class RunDraftBuilder:
     def build_skipped(self, script: ProbeScript, reason: str, now: datetime.datetime) -> RunDraft:
         """The draft of a probe that was not run because it does not apply here."""
         self.received.skipped = reason
-        self.received.ended = True
+        self.received.end_event_received = True
         return self.build(
             script, Outcome(), started_at=now, total_seconds=0.0, fresh=True, environment={}, simulation=None
         )
@@ -383,14 +383,16 @@ class RunDraftBuilder:
         unexpected = [error for error in self.received.errors if not error.expected]
         if outcome.timed_out:
             return "timeout", "It was killed at its deadline."
-        if any(map(is_out_of_memory_error, unexpected)) or (facts.ooms and (unexpected or not self.received.ended)):
+        if any(map(is_out_of_memory_error, unexpected)) or (
+            facts.ooms and (unexpected or not self.received.end_event_received)
+        ):
             return "oom", "It ran out of memory."
         if outcome.signal is not None:
             return "error", f"It was {outcome.text}."
         if unexpected:
             first = unexpected[0]
             return "error", f"{first.type}: {first.message.splitlines()[0] if first.message else ''}"
-        if not self.received.ended:
+        if not self.received.end_event_received:
             return "error", f"It exited early, with {outcome.text}."
         if self.received.skipped is not None:
             return "skipped", self.received.skipped

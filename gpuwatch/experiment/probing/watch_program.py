@@ -31,12 +31,13 @@ from gpuwatch.experiment.probing.environment_settings import environment_setting
 from gpuwatch.experiment.probing.guard_client import SIGINT_SECONDS, GuardReports, ProgramEnder
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.memory_recording import ProfilerLogFilter
-from gpuwatch.experiment.probing.pipe_reader import LineSplitter, OutputBacklog, Sink
+from gpuwatch.experiment.probing.output_backlog import OutputBacklog
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.program_end import EndFacts, with_program_end
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder, SnapshotSource
 from gpuwatch.experiment.probing.start_failure import not_started
+from gpuwatch.experiment.probing.stream_reader import LineSplitter, Sink
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
 _TICK_SECONDS = 0.5
@@ -205,7 +206,10 @@ class Watch:
             stat = Path(f"/proc/{self._reports.program_pid}/stat").read_bytes()
         except OSError:
             return True
-        return stat.rpartition(b")")[2].split()[0] == b"Z" or self._processes.leading(self._reports.program_pid).ended
+        return (
+            stat.rpartition(b")")[2].split()[0] == b"Z"
+            or self._processes.leading(self._reports.program_pid).end_event_received
+        )
 
     def _should_stop(self, should_stop: ShouldStop) -> bool:
         started_at = self._reports.started_at

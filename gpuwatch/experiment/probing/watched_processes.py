@@ -21,10 +21,10 @@ from gpuwatch.core.model.run import DeviceMapping, Framework, KilledChild, RunPr
 from gpuwatch.experiment.probing.environment_settings import stored_variables
 from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import OpCounts
-from gpuwatch.experiment.probing.pipe_reader import LineSplitter, StreamReader
 from gpuwatch.experiment.probing.quoted_failures import FailureCounts
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
 from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
+from gpuwatch.experiment.probing.stream_reader import LineSplitter, StreamReader
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.explain.logs.oom_messages import is_out_of_memory_error
@@ -181,7 +181,7 @@ class WatchedProcesses:
         now = time.monotonic()
         for pid in pids:
             process = self._known.get(pid)
-            if process is first or (process is not None and process.received.ended):
+            if process is first or (process is not None and process.received.end_event_received):
                 continue
             if process is None and (not runs_python(pid) or descends(first.pid, pid)):
                 continue
@@ -215,7 +215,9 @@ class WatchedProcesses:
 
     def ended_count(self) -> int:
         """How many processes with a framework have reported that they are about to exit."""
-        return sum(process.received.ended and process.framework is not None for process in self._known.values())
+        return sum(
+            process.received.end_event_received and process.framework is not None for process in self._known.values()
+        )
 
     def op_counts(self) -> tuple[OpCounts, ...]:
         """With --placement: the ops of every process that reported any."""
@@ -234,7 +236,11 @@ class WatchedProcesses:
 
     def pids_without_last_report(self) -> tuple[int, ...]:
         """With --placement: processes with ops that are gone without a last report, as SIGKILL leaves none."""
-        gone = [process for process in self._known.values() if process.has_disconnected and not process.received.ended]
+        gone = [
+            process
+            for process in self._known.values()
+            if process.has_disconnected and not process.received.end_event_received
+        ]
         return tuple(process.pid for process in gone if process.received.op_counts.counts)
 
     def killed_children(self) -> tuple[KilledChild, ...]:
@@ -254,7 +260,9 @@ class WatchedProcesses:
         framework did."""
         processes = [process for process in self._known.values() if process.framework or process.received.children]
         states = [process.received for process in processes if process.pid not in self._pids_without_gpu]
-        accounted_pids = self._pids_without_gpu | {process.pid for process in processes if process.received.ended}
+        accounted_pids = self._pids_without_gpu | {
+            process.pid for process in processes if process.received.end_event_received
+        }
         all_pids = {program, *(process.pid for process in processes)}
         all_pids.update(*(process.received.children for process in processes))
         if not all_pids <= accounted_pids or any(state.failed_allocations is None for state in states):
@@ -347,7 +355,7 @@ class WatchedProcesses:
         if process is None:
             connection.close()
             return False
-        if process.received.ended:
+        if process.received.end_event_received:
             process.received = ReceivedEvents()  # the pid of an exited process was reused
         lines = LineSplitter(process.received.take_line)
         descriptor = connection.fileno()

@@ -1,7 +1,7 @@
-"""Where ops ran: eager ``Executing op`` lines, placer lines, and colocation reports.
+"""Where ops ran: eager ``Executing op`` lines, placer lines, colocation reports, and lines on automatic copies.
 
-The placer prints every node twice (stdout and stderr), and wraps every eager op in a small function whose nodes it
-prints too. So an op that was executed eagerly is counted by executions, other nodes once each.
+The placer prints every node twice (stdout and stderr). The eager runtime wraps every op in a small function, whose
+nodes the placer prints too. So an op that was executed eagerly is counted by executions, other nodes once each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from gpuwatch.explain.logs.log_facts import ColocatedOp, ColocationReport
 MAX_NODES = 50_000
 """Distinct nodes remembered; counts of larger graphs are lower bounds."""
 MAX_KEYS = 2_000
+"""Distinct pairs of op and device, and distinct copies, that are counted."""
 MAX_MEMBERS = 50
+"""Ops of a colocation report that are kept."""
 
 IDLE_OPS = frozenset(
     {"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Const", "NoOp", "_EagerConst", "_HostConst", "Placeholder"}

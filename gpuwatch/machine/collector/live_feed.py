@@ -41,7 +41,7 @@ from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.idle_times import IdleTimes
+    from gpuwatch.machine.collector.continued_idle_times import ContinuedIdleTimes
     from gpuwatch.machine.collector.samples_without_collector import HostSnapshots
 
 _REPLACE_SECONDS = 10.0
@@ -113,7 +113,7 @@ class LiveFeed:
         """Reads the host while no snapshots come."""
         self._frames_read_ahead: Sequence[tuple[bytes, bytes]] = ()
         self._newest_snapshot: Snapshot | None = None
-        self._idle_times: IdleTimes | None = None
+        self._idle_times: ContinuedIdleTimes | None = None
         """Continues idle times, once the samples come from another collector or recorder than at first."""
         self._snapshots: deque[Snapshot] = deque(maxlen=_MAX_KEPT_SAMPLES)
         self._lock = threading.Lock()
@@ -432,10 +432,10 @@ class LiveFeed:
 
     def _begin_idle_times(self) -> None:
         """Called when another begins to take the samples."""
-        from gpuwatch.machine.collector.idle_times import IdleTimes  # most dashboards never need it
+        from gpuwatch.machine.collector.continued_idle_times import ContinuedIdleTimes  # most dashboards never need it
 
         if self._newest_snapshot is not None:
-            self._idle_times = IdleTimes(self._newest_snapshot)
+            self._idle_times = ContinuedIdleTimes(self._newest_snapshot)
 
     def _take_snapshot(self, snapshot: Snapshot) -> None:
         if self._idle_times is not None:

@@ -79,7 +79,9 @@ class RecorderFollower:
         return None
 
     def _take_completed(self) -> list[Snapshot]:
-        samples = [replace(sample, devices=self._devices.of(sample.devices)) for sample in self._newest_samples.take()]
+        samples = [
+            replace(sample, devices=self._devices.made_of(sample.devices)) for sample in self._newest_samples.take()
+        ]
         return samples if self._completer is None else list(map(self._completer.complete, samples))
 
     def _with_missed_xids(self, device: Device) -> Device:

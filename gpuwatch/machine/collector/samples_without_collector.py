@@ -7,9 +7,8 @@ import time
 
 from msgspec.structs import replace
 
-from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.core.model.snapshot import SAME_START_SECONDS, Device, Process, Snapshot
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.idle_times import SAME_START_SECONDS
 from gpuwatch.machine.collector.process_rows import device_numbers_of, host_process
 from gpuwatch.machine.history.reused_objects import MappedRows, same_or_new
 from gpuwatch.machine.sources.process_table import DENIED, ProcessTable
@@ -33,7 +32,7 @@ class RecorderSampleCompleter:
     def complete(self, snapshot: Snapshot) -> Snapshot:
         """The sample with what this user may read."""
         self._devices, self._now = snapshot.devices, time.monotonic()
-        completed = list(self._rows.of(snapshot.processes))
+        completed = list(self._rows.made_of(snapshot.processes))
         own_bystanders = self._cpu_programs.rows(self._now, completed)
         pids = {row.pid for row in own_bystanders}
         self._table.keep_only({row.pid for row in completed} | self._cpu_programs.pids)

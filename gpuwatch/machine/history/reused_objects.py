@@ -32,8 +32,8 @@ class MappedRows(Generic[_T]):
         self._make_row = make_row
         self._previous: tuple[tuple[_T, ...], tuple[_T, ...]] = ((), ())
 
-    def of(self, rows: tuple[_T, ...]) -> tuple[_T, ...]:
-        """The rows for these, in the order of the samples."""
+    def made_of(self, rows: tuple[_T, ...]) -> tuple[_T, ...]:
+        """The row made of each of ``rows``, in their order; to be called for one sample after the other."""
         if rows is not self._previous[0]:
             known = dict(zip(map(id, self._previous[0]), self._previous[1], strict=True))
             self._previous = (rows, tuple([known.get(id(row)) or self._make_row(row) for row in rows]))

@@ -424,10 +424,10 @@ class StorableSnapshots:
         return replace(
             snapshot,
             took_seconds=round(snapshot.took_seconds, 3),
-            devices=self._devices.of(snapshot.devices),
-            processes=self._processes.of(snapshot.processes),
-            bystanders=self._bystanders.of(snapshot.bystanders),
-            ancestors=self._ancestors.of(snapshot.ancestors),
+            devices=self._devices.made_of(snapshot.devices),
+            processes=self._processes.made_of(snapshot.processes),
+            bystanders=self._bystanders.made_of(snapshot.bystanders),
+            ancestors=self._ancestors.made_of(snapshot.ancestors),
         )
 
 

@@ -72,10 +72,10 @@ def comparison_content(document: Comparison) -> Content:
         _odd_table(document),
         _node_table(document),
         comparison_table(document, "Comparison"),
-        _skipped_text(document),
-        _machines(document),
+        _skipped_table(document),
+        _machines_table(document),
         Table("Differences explained", ("Each run against its neighbor",), tuple(differences)),
-        _findings(document),
+        _findings_table(document),
     )
     state, verdict = _verdict(document.runs)
     title = conclusion(document)
@@ -168,7 +168,7 @@ def comparison_table(document: Comparison, title: str) -> Table:
     )
 
 
-def _skipped_text(document: Comparison) -> Table:
+def _skipped_table(document: Comparison) -> Table:
     """Why runs were skipped: their rows are empty."""
     named = zip(run_labels(document.runs), document.runs, strict=True)
     rows = tuple((name, clean(run.verdict_reason)) for name, run in named if run.verdict == "skipped")
@@ -228,11 +228,11 @@ def _subject(document: Comparison) -> str:
     gpu_models = dict.fromkeys(gpu_models_text(run) for run in document.runs if run.gpus)
     drivers = dict.fromkeys(f"driver {clean(run.driver_version)}" for run in document.runs if run.driver_version)
     dates = sorted({run.started_at.astimezone(datetime.UTC).strftime("%Y-%m-%d") for run in document.runs})
-    days_text = [dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"] if dates else []
-    return " · ".join([*machines, *gpu_models, *drivers, *frameworks, *workloads, *days_text])
+    days = [dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"] if dates else []
+    return " · ".join([*machines, *gpu_models, *drivers, *frameworks, *workloads, *days])
 
 
-def _machines(document: Comparison) -> Table:
+def _machines_table(document: Comparison) -> Table:
     hosts = dict.fromkeys(
         (clean(run.host), clean(run.driver_version), clean(run.gpus))
         for run in document.runs
@@ -243,7 +243,7 @@ def _machines(document: Comparison) -> Table:
     return Table("Machines", ("Host", "Driver", "GPUs"), rows)
 
 
-def _findings(document: Comparison) -> Table:
+def _findings_table(document: Comparison) -> Table:
     runs, names = document.runs, run_labels(document.runs)
     numbered_findings = (
         (index, finding) for index, run in enumerate(runs) for finding in run.findings if finding.id != "healthy"
@@ -273,7 +273,8 @@ def _cluster_sentence(document: Comparison) -> str:
     by_node = group_by(document.odd, lambda fact: fact.node)
     parts = [f"{clean(node)} is odd: {_difference_text(facts)}" for node, facts in list(by_node.items())[:_MAX_NAMES]]
     if len(by_node) > _MAX_NAMES:
-        parts.append(f"{len(by_node) - _MAX_NAMES} more are odd")
+        rest = len(by_node) - _MAX_NAMES
+        parts.append(f"{rest} more {'is' if rest == 1 else 'are'} odd")
     lost = _lost_nodes(document)
     parts += [f"{clean(node.node)}: {clean(node.reason or _NODE_STATES[node.state][1])}" for node in lost[:_MAX_NAMES]]
     if len(lost) > _MAX_NAMES:

@@ -159,9 +159,9 @@ def _constant_range(
     seen = times[begin:]
     if not seen or max(map(sub, seen[1:], seen), default=0.0) > interval * 1.5:
         return None
-    valid_ends = math.floor(seen[0] / width) - first, math.floor(seen[-1] / width) - first
-    carried = valid_ends[0] > 0 and begin > 0  # the previous sample may still be valid in the first column
-    return valid_ends if valid_ends[0] >= 0 and not carried else None
+    first_column, last_column = math.floor(seen[0] / width) - first, math.floor(seen[-1] / width) - first
+    carried = first_column > 0 and begin > 0  # the previous sample may still be valid in the first column
+    return (first_column, last_column) if first_column >= 0 and not carried else None
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""The styles of text: each a color of the theme, perhaps on another one. Pure, no Textual.
+"""The styles of text: each a color of the theme, perhaps on another one; links in it. No Textual.
 
 Panes take their styles from here, and so does the first frame, which is drawn before Textual is loaded and needs
 escape sequences. A test compares both for every style and theme.
@@ -7,7 +7,6 @@ escape sequences. A test compares both for every style and theme.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palette, mix, rgb
@@ -57,22 +56,11 @@ HIGHLIGHT_COLOR, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 NOT_HIGHLIGHTED = frozenset({"border", "focused-border", "thumb"})
 """Styles of the border, which keeps its own background beside a highlighted row."""
-_COLOR_VARIABLES = ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "TEXTUAL_FILTERS", "TEXTUAL_THEME", "TEXTUAL_DRIVER")
-"""Variables that make Textual use other colors or another output."""
 
 
 def palette_of(theme: str) -> Palette | None:
     """One of gpuwatch's own themes; None for Textual's themes, whose colors are not known here."""
     return next((palette for palette in PALETTES if palette.name == theme), None)
-
-
-def color_depth(environment: Mapping[str, str]) -> int:
-    """Color depth of this terminal in bits: 24 or 8; 0 for less, or when colors are disabled."""
-    if any(environment.get(name) for name in _COLOR_VARIABLES):
-        return 0
-    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
-        return 24
-    return 8 if environment.get("TERM", "").strip().lower().endswith(("-256color", "-kitty")) else 0
 
 
 def style_colors(palette: Palette, style: str, pane_background: str) -> tuple[Color, Color, bool]:

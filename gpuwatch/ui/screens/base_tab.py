@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
+from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
@@ -153,6 +154,11 @@ class TabScreen(Screen[None]):
             self.timeline.can_focus = paused
             if shown:
                 self.timeline.show_position(view, position, self.timeline_uuid, framed=self.framed)
+
+    @property
+    def device(self) -> Device | None:
+        """The selected GPU; None in tabs where none can be selected."""
+        return None
 
     @property
     def timeline_uuid(self) -> str | None:
@@ -389,6 +395,12 @@ class TabScreen(Screen[None]):
         from gpuwatch.ui.screens.save_preferences import save_preferences
 
         save_preferences(self.gpuwatch, self.say)
+
+    def action_missing_device(self) -> None:
+        from gpuwatch.ui.details.missing_readings import missing_of_device
+
+        if self.device is not None:
+            self.open_sheet(*missing_of_device(self.device, self.view))
 
     def open_sheet(self, title: str, lines: list[list[tuple[str, str]]]) -> None:
         from gpuwatch.ui.screens.sheet_bases import LinesSheet

@@ -12,9 +12,10 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines
 from gpuwatch.ui.drawing.text_width import align_left, cut_to_width, width_of
 from gpuwatch.ui.screens.sheet_bases import LinesSheet, SheetPane, sheet_bindings
+from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.tables import gpu_fields, host_columns, process_columns
 from gpuwatch.ui.tables.process_columns import Column
-from gpuwatch.ui.widgets.preferences_app import key_name
+from gpuwatch.ui.widgets.preferences_app import PreferencesApp, key_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,16 @@ class ChoiceSheet(LinesSheet[None]):
 
 _OTHER_CELLS = 3 + 11 + 4
 """Cells of mark, title, frame and padding."""
+
+
+def open_choice_sheet(
+    app: PreferencesApp, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]
+) -> None:
+    """Opens the sheet of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
+    chosen, default = (getattr(preferences, setting) for preferences in (app.preferences, Preferences()))
+    app.push_screen(
+        ChoiceSheet(title, chosen, default, choices, lambda chosen: app.set_preferences(**{setting: chosen}))
+    )
 
 
 class SortMenu(LinesSheet[None]):

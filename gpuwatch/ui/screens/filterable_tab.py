@@ -100,7 +100,7 @@ class FilterBarScreen(TabScreen, Generic[AnyFilter]):
                 await opens()
             else:
                 self.unknown_key(event)
-        elif await bar.take(event):
+        elif await bar.take_key(event):
             event.stop()
 
     @property
@@ -112,7 +112,7 @@ class FilterBarScreen(TabScreen, Generic[AnyFilter]):
         """Shows the keys of the focused pane; leaving the filter bar closes it."""
         bar = self.filter_bar
         here = event.widget is self.focused  # else it had the focus before the bar was opened
-        if bar is not None and bar.was_entered and here and event.widget.id in self.PANES:
+        if bar is not None and bar.had_focus and here and event.widget.id in self.PANES:
             await self.filter_done(keep=True, focus=False)
         self.show_keys()
 

@@ -235,16 +235,24 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         self.processes.sort_by(self.processes.sort_column)
 
     def action_choose_fields(self) -> None:
-        from gpuwatch.ui.screens.choice_sheets import fields_of
+        from gpuwatch.ui.screens.choice_sheets import fields_of, open_choice_sheet
 
-        self.open_chooser(
-            "GPU fields", "gpu_fields", lambda chosen: fields_of(self.view.devices, self.gpus.fields_on_screen, chosen)
+        open_choice_sheet(
+            self.gpuwatch,
+            "GPU fields",
+            "gpu_fields",
+            lambda chosen: fields_of(self.view.devices, self.gpus.fields_on_screen, chosen),
         )
 
     def action_choose_graphs(self) -> None:
-        from gpuwatch.ui.screens.choice_sheets import graphs_of
+        from gpuwatch.ui.screens.choice_sheets import graphs_of, open_choice_sheet
 
-        self.open_chooser("Graphs of GPUs", "graphs", lambda chosen: graphs_of(self._overview_layout.graphs, chosen))
+        open_choice_sheet(
+            self.gpuwatch,
+            "Graphs of GPUs",
+            "graphs",
+            lambda chosen: graphs_of(self._overview_layout.graphs, chosen),
+        )
 
     def action_layout(self) -> None:
         app = self.gpuwatch

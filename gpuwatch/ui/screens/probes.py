@@ -428,13 +428,13 @@ class ProbesScreen(FilterableScreen):
         row = self.table.item_under_cursor
         return row.script.name if isinstance(row, ConfigRow) else ""
 
-    def next_found_probe(self, where: str) -> None:
-        """Moves the cursor to the next configuration, past headings; ``where``: ``up`` or ``down``."""
+    def next_found_probe(self, key: str) -> None:
+        """Moves the cursor to the next configuration, past headings; ``key``: ``up`` or ``down``."""
         before = self.table.cursor
-        self.action_move(where)
+        self.action_move(key)
         while not self.found_name and self.table.cursor != before:
             before = self.table.cursor
-            self.action_move(where)
+            self.action_move(key)
 
     async def run_found(self, name: str) -> None:
         """Closes the field and runs the probe that was found in it."""

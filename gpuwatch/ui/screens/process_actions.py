@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from textual import on
 
-from gpuwatch.core.model.snapshot import Device, Process
+from gpuwatch.core.model.snapshot import Process
 from gpuwatch.session.process_history import process_identity
 from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES
 from gpuwatch.ui.screens.base_tab import TabScreen
-from gpuwatch.ui.settings.preferences import Preferences
 from gpuwatch.ui.widgets.process_table import ProcessTable
-
-if TYPE_CHECKING:
-    from gpuwatch.ui.screens.choice_sheets import Choice
 
 _NO_PROCESS = "no process here: nothing to signal"
 
@@ -73,17 +67,6 @@ class ProcessRowsScreen(TabScreen):
             NO_PROCESS_TITLES if not self.view.waiting and self.processes.item_under_cursor is None else {}
         )
 
-    @property
-    @abstractmethod
-    def device(self) -> Device | None:
-        """The selected device."""
-
-    def action_missing_device(self) -> None:
-        from gpuwatch.ui.details.missing_readings import missing_of_device
-
-        if self.device is not None:
-            self.open_sheet(*missing_of_device(self.device, self.view))
-
     def action_missing(self) -> None:
         from gpuwatch.ui.details.missing_readings import missing_of_row
 
@@ -91,20 +74,11 @@ class ProcessRowsScreen(TabScreen):
         if row is not None:
             self.open_sheet(*missing_of_row(row, self.view))
 
-    def open_chooser(self, title: str, setting: str, choices: Callable[[Sequence[str]], list[Choice]]) -> None:
-        """Opens the chooser of a setting; ``choices``: all there are, and which are hidden of those that are chosen."""
-        from gpuwatch.ui.screens.choice_sheets import ChoiceSheet
-
-        app = self.gpuwatch
-        chosen, default = (getattr(preferences, setting) for preferences in (app.preferences, Preferences()))
-        self.app.push_screen(
-            ChoiceSheet(title, chosen, default, choices, lambda chosen: app.set_preferences(**{setting: chosen}))
-        )
-
     def action_choose_columns(self) -> None:
-        from gpuwatch.ui.screens.choice_sheets import columns_of
+        from gpuwatch.ui.screens.choice_sheets import columns_of, open_choice_sheet
 
-        self.open_chooser(
+        open_choice_sheet(
+            self.gpuwatch,
             "Process columns",
             "columns",
             lambda chosen: columns_of(self.view.snapshot, self.processes.columns_on_screen, chosen),

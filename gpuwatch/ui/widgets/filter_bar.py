@@ -30,7 +30,7 @@ class FilterBar(Widget):
         self._note = PaintedPane(id="filter-note")
         self._mark = PaintedPane(id="filter-mark")
         self._wrong = False
-        self.was_entered = False
+        self.had_focus = False
         """Whether the input has had the focus."""
 
     def compose(self) -> ComposeResult:
@@ -39,14 +39,14 @@ class FilterBar(Widget):
         yield self._note
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        self.was_entered = True
+        self.had_focus = True
 
-    async def take(self, event: events.Key) -> bool:
+    async def take_key(self, event: events.Key) -> bool:
         """Handles a key meant for the input that reached the screen; False if it is not one of its keys."""
         if event.key == "escape":
             await self._tab.filter_done(keep=False)
         elif event.key == "enter":
-            await self.entered()
+            await self.enter_pressed()
         elif event.key == "backspace":
             self._input.action_delete_left()
         elif event.is_printable and event.character:
@@ -98,17 +98,17 @@ class FilterBar(Widget):
 
     @on(Input.Submitted)
     async def _submitted(self) -> None:
-        await self.entered()
+        await self.enter_pressed()
 
-    async def entered(self) -> None:
+    async def enter_pressed(self) -> None:
         """Enter: keeps the filter, unless a word of it is invalid."""
         self._tab.filter_typed(self._input.value)
         if not self._wrong:
             await self._tab.filter_done(keep=True)
 
-    async def arrow(self, where: str) -> None:
+    async def arrow(self, key: str) -> None:
         """Up and down keep the filter and return to the table, as Enter does."""
-        await self.entered()
+        await self.enter_pressed()
 
     async def on_key(self, event: events.Key) -> None:
         """Esc clears the filter; F9 keeps it and signals the process that was found, since ``K`` is text here."""
@@ -117,7 +117,7 @@ class FilterBar(Widget):
             await self._tab.filter_done(keep=False)
         elif event.key == "f9" and self._can_signal:
             event.stop()
-            await self.entered()
+            await self.enter_pressed()
             if not self._wrong:
                 await self._tab.run_action("signal")
         elif event.key in ("down", "up"):
@@ -148,14 +148,14 @@ class ProbeFinder(FilterBar):
     def _probes(self) -> ProbesScreen:
         return cast("ProbesScreen", self.screen)
 
-    async def entered(self) -> None:
+    async def enter_pressed(self) -> None:
         """Runs the probe under the cursor; without one, the field stays."""
         self._probes.filter_typed(self._input.value)
         if self.probe:
             await self._probes.run_found(self.probe)
 
-    async def arrow(self, where: str) -> None:
+    async def arrow(self, key: str) -> None:
         """Moves the cursor to the next probe."""
         self._moved = True
-        self._probes.next_found_probe(where)
+        self._probes.next_found_probe(key)
         self.say(self._probes.matches)

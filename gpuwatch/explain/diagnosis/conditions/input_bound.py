@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import steady_duration
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.condition import Condition, Occurrence, Sign, condition
@@ -37,7 +38,7 @@ _FASTER_INPUT = {
 }
 
 
-def faster_input(framework: str) -> str:
+def faster_input_advice(framework: str) -> str:
     """What to do about a GPU that waits for its input, by the framework's name, which may be empty."""
     return _FASTER_INPUT.get(framework, "Prepare the input in more parallel workers, ahead of the step.")
 
@@ -109,12 +110,13 @@ class InputBound(Condition):
             every = steady_duration(_WINDOW_BUCKETS * BUCKET_SECONDS / rises.mean)
             teeth = f"a sawtooth between {low.minimum:.0f} and {high.maximum:.0f} %: from idle to busy every {every}"
         rows = context.rows_of_process.get((process.pid, process.create_time), [])
-        gpus = ", ".join(str(row.device_index) for row in rows if row.device_index is not None)
+        indices = {row.device_index for row in rows if row.device_index is not None}
+        are = "are" if len(indices) > 1 else "is"
         return self.make_finding(
             occurrence,
             "warning",
             "likely",
-            title=f"GPU {gpus} is starved for input by {label_in_sentence(process)}",
+            title=f"{gpu_list_text(indices)} {are} starved for input by {label_in_sentence(process)}",
             evidence=(
                 f"utilization {occurrence.mean_text('busy', '%')} on average {occurrence.time_text(context.at)}",
                 teeth,
@@ -125,6 +127,6 @@ class InputBound(Condition):
                 f"framework: {printable(process.framework or '')}",
                 command_line(process),
             ),
-            action=faster_input(framework),
+            action=faster_input_advice(framework),
             device_uuid=process.device_uuid,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Outcome, Run
+from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom, Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.memory.memory_growth import Growth, steady_growth
@@ -252,20 +252,3 @@ def _is_one_of(asked: object, limit_bytes: int | None) -> bool:
     if limit_bytes is None or not known or len(known) < len(flat):
         return True
     return any(abs((int(number) << 20) - limit_bytes) <= _ROUNDING_SHARE * limit_bytes for number in known)
-
-
-_GPU_WORDS = re.compile(
-    r"memory|exhausted|alloc|\boom\b|cuda|cudnn|cublas|cusolver|nccl|gpu|device|worker|kill", re.IGNORECASE
-)
-
-
-def ended_by_own_exception(run: Run, outcome: Outcome) -> bool:
-    """Whether an exception of the program's own ended it after it had caught an out-of-memory error.
-
-    Only where that is sure: one process, an exception that no other one led to, with nothing of a GPU in its words.
-    """
-    errors = [error for error in run.errors if not error.expected]
-    if not outcome.exit_code or not errors or len(run.processes) > 1 or run.killed_children:
-        return False
-    last = errors[-1]
-    return last.alone and _GPU_WORDS.search(f"{last.type} {last.message}") is None

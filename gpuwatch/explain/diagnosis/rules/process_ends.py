@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run, RunError
 from gpuwatch.explain.diagnosis.rules.error_evidence import INTENDED_ENDS, ends_log, error_line, frame_of, names_cause
@@ -138,7 +139,7 @@ def host_memory_evidence(run: Run) -> Iterator[str]:
             text += f", the host has {size(host.total_bytes)}"
         yield text
     if host.oom_kills is not None:
-        yield f"the kernel's OOM killer ended {host.oom_kills} processes meanwhile"
+        yield f"the kernel's OOM killer ended {count_text(host.oom_kills, 'process', 'processes')} meanwhile"
     else:
         yield "the counter of the kernel's OOM killer cannot be read here"
 

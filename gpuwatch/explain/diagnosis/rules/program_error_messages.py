@@ -20,8 +20,11 @@ from typing import NamedTuple
 from gpuwatch.core.model.findings import Certainty
 from gpuwatch.explain.logs import reported_ends
 
-_PROGRAM, _CAUSE = ("program", "general"), "program.error"
-_OF_A_PROGRAM = frozenset({"spooled-script", "lost-parent", "no-folder", "unset-variable", "none-read"})
+_PROGRAM_ERROR = "program.error"
+_PROGRAM_SECTIONS = ("program", "general")
+"""Sections whose rows have this cause."""
+_PROGRAM_ERROR_KEYS = frozenset({"spooled-script", "lost-parent", "no-folder", "unset-variable", "none-read"})
+"""Keys of rows in other sections that have it."""
 _KEY = re.compile(r"([\w.-]+) = (.*)")
 
 
@@ -60,7 +63,7 @@ def _tables() -> dict[str, tuple[Meaning, ...]]:
         elif line and not line.startswith("#"):
             found = _KEY.fullmatch(line)
             key, title = (found[1], found[2]) if found is not None else ("", line.removeprefix("-"))
-            cause = _CAUSE if section in _PROGRAM or key in _OF_A_PROGRAM else "unknown"
+            cause = _PROGRAM_ERROR if section in _PROGRAM_SECTIONS or key in _PROGRAM_ERROR_KEYS else "unknown"
             row = keyed[title[1:]] if title.startswith("@") else Meaning(title, "")
             rows.append(row._replace(key=key, cause=cause))
             keyed[key] = rows[-1]
@@ -88,8 +91,8 @@ def first_match(rows: Iterable[Meaning], error: str) -> Meaning | None:
     for row in rows:
         for pattern in _compiled(row.says):
             if (match := pattern.search(error)) is not None:
-                of = [group[:120] for group in match.groups() if group]
-                return row._replace(title=row.title.format(*of), action=row.action.format(*of))
+                groups = [group[:120] for group in match.groups() if group]
+                return row._replace(title=row.title.format(*groups), action=row.action.format(*groups))
     return None
 
 

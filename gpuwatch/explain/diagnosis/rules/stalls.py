@@ -14,7 +14,7 @@ from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run, signal_name
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.conditions.input_bound import MAX_STARVED_PERCENT, faster_input
+from gpuwatch.explain.diagnosis.conditions.input_bound import MAX_STARVED_PERCENT, faster_input_advice
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.rule_registry import likely_warning, rule, warning_finding
 
@@ -169,7 +169,7 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     parts = (waiting.input_seconds, waiting.feeding_seconds, waiting.between_seconds)
     waited, feeding, between = (part / seconds for part in parts)
     min_feeding = _NEARLY_ALL_SHARE if seconds < 2 * _MIN_NOTICED_SECONDS else _MIN_PYTHON_SHARE
-    action = faster_input(run.framework.name if run.framework else "")
+    action = faster_input_advice(run.framework.name if run.framework else "")
     if waited >= (_NEARLY_ALL_SHARE if is_short else _MIN_WAITING_SHARE):
         share, places, state = waited, waiting.places, "is starved for input: the program waits for its next batch"
     elif busy is None:

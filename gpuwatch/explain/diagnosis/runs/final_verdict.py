@@ -12,9 +12,8 @@ from gpuwatch.core.formatting.units import memory
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import Run, Verdict
+from gpuwatch.core.model.run import Outcome, Run, Verdict
 from gpuwatch.explain.diagnosis.evidence import Evidence
-from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE
 from gpuwatch.explain.diagnosis.rules.idle_gpu_memory import CPU_SCOPE_TITLE
 from gpuwatch.explain.diagnosis.rules.missing_gpus import hidden_on_purpose, hides_its_gpus
@@ -188,3 +187,20 @@ def _without_problems(run: Run) -> str:
 def exited_with_code_0(run: Run) -> bool:
     """Whether the program ended by itself, with exit code 0."""
     return run.verdict in ("ok", "fallback") and run.outcome.exit_code == 0
+
+
+_GPU_WORDS = re.compile(
+    r"memory|exhausted|alloc|\boom\b|cuda|cudnn|cublas|cusolver|nccl|gpu|device|worker|kill", re.IGNORECASE
+)
+
+
+def ended_by_own_exception(run: Run, outcome: Outcome) -> bool:
+    """Whether an exception of the program's own ended it after it had caught an out-of-memory error.
+
+    Only where that is sure: one process, an exception that no other one led to, with nothing of a GPU in its words.
+    """
+    errors = [error for error in run.errors if not error.expected]
+    if not outcome.exit_code or not errors or len(run.processes) > 1 or run.killed_children:
+        return False
+    last = errors[-1]
+    return last.alone and _GPU_WORDS.search(f"{last.type} {last.message}") is None

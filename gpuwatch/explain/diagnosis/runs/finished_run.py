@@ -12,7 +12,6 @@ from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
 from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
-from gpuwatch.explain.diagnosis.memory.oom_facts import ended_by_own_exception
 from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES, with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE
@@ -23,6 +22,7 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import ENDINGS
 from gpuwatch.explain.diagnosis.rules.simulation_limits import SIMULATION_LIMIT
 from gpuwatch.explain.diagnosis.runs.final_verdict import (
     PLACEMENT_UNCHECKED,
+    ended_by_own_exception,
     exited_with_code_0,
     placement_unchecked,
     reason_of,

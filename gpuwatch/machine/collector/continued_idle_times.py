@@ -1,4 +1,4 @@
-"""Since when processes are idle, also where another collector or recorder has begun to take the samples."""
+"""Continues the idle times of processes where another collector or recorder has begun to take the samples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpuwatch.core.model.reading import number
-from gpuwatch.core.model.snapshot import IDLE_SINCE, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SINCE, SAME_START_SECONDS, Process, Snapshot
 from gpuwatch.machine.history.reused_objects import MappedRows
 
-SAME_START_SECONDS = 1.5
-"""Seconds by which two processes may compute the same start time differently."""
 _FIRST_REPORTS_SECONDS = 10.0
 """Seconds after the first sample in which a driver may not report yet who computes; later, it may have computed."""
 _Key = tuple[str | None, int, str | None]
@@ -25,7 +23,7 @@ class _KnownIdle(NamedTuple):
     """Since when it is idle according to the samples after the change; None if none has said it yet."""
 
 
-class IdleTimes:
+class ContinuedIdleTimes:
     """Continues idle times over a change of who takes the samples: each collector only knows its own time.
 
     Takes samples in their order; unchanged rows stay the same objects.
@@ -47,7 +45,7 @@ class IdleTimes:
         Between them nobody may have looked, for as long as a driver hung: conditions go on over such gaps, too.
         """
         self._trusted_until = self._trusted_until or snapshot.taken_at.timestamp() + _FIRST_REPORTS_SECONDS
-        rows = self._rows.of(snapshot.processes) if self._known_idle else snapshot.processes
+        rows = self._rows.made_of(snapshot.processes) if self._known_idle else snapshot.processes
         return snapshot if rows is snapshot.processes else replace(snapshot, processes=rows)
 
     def _continue_row(self, row: Process) -> Process:
