@@ -15,6 +15,7 @@ import gc
 import os
 import sys
 import time
+from itertools import chain
 
 _CONTEXT = "tensorflow.python.eager.context"
 _SESSIONS = "tensorflow.python.client.pywrap_tf_session"
@@ -44,6 +45,7 @@ _NEW_PEAK_FACTOR = 1.02
 _NEW_PEAK_PAUSE = 0.5
 _MAX_VARIABLES = 4000
 _MAX_INPUTS = 200
+_MAX_READ_ERRORS = 3
 _MAX_EVENT_ENTRIES = 200
 _ELEMENT_OPS = frozenset(["IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"])
 _LIBRARY_FOLDERS = (
@@ -296,7 +298,10 @@ class Recorder:
             return
         self.stop("end")
         if self.window_number:
-            self.names(ending=True)
+            try:
+                self.names(ending=True)
+            except Exception as error:
+                self.note("variables and inputs have no names (%s: %s)" % (type(error).__name__, str(error)[:200]))
         self._torch_end()
         if self.window_number or self.snapshots:
             self.watcher.emit("memory_end")
@@ -307,18 +312,20 @@ class Recorder:
         """Sends shapes and names of variables, and shapes of inputs; at the end also the lines of ops."""
         self.names_sent_count += 1
         variables, inputs = [], []
-        program_objects = _program_objects()
-        for entry in _variables(program_objects):
+        reader = _Reader(_program_objects())
+        for entry in reader.variables():
             if len(variables) >= _MAX_VARIABLES:
                 self.note("only the first %d variables were named" % _MAX_VARIABLES)
                 break
             variables.append(entry)
-        for entry in _inputs(program_objects):
+        for entry in reader.inputs():
             if entry not in inputs:
                 inputs.append(entry)
             if len(inputs) >= _MAX_INPUTS:
                 break
-        lines = list(_lines(program_objects)) if ending else []
+        lines = list(reader.lines()) if ending else []
+        if ending and reader.errors:
+            self.note("no name for what could not be read: %s" % "; ".join(sorted(reader.errors)))
         for name, entries in (("variables", variables), ("inputs", inputs), ("lines", lines)):
             for start in range(0, len(entries), _MAX_EVENT_ENTRIES):
                 self.watcher.emit(
@@ -416,21 +423,61 @@ def _creation_number(variable):
     return int(number) if number.isdigit() else 0
 
 
-def _variables(program_objects):
-    """Name, shape, type and kind of the program's variables, oldest first; the kind is Keras's, else empty."""
-    kinds = {}
-    for optimizer in program_objects["optimizer"]:
-        optimizer_variables = getattr(optimizer, "variables", ())
-        for variable in optimizer_variables() if callable(optimizer_variables) else optimizer_variables:
-            for value in _replica_variables(getattr(variable, "_value", variable)):
-                kinds[id(value)] = ("optimizer", getattr(variable, "path", ""))
-    for variable in program_objects["keras variable"]:
-        for value in _replica_variables(getattr(variable, "_value", None)):
-            kinds.setdefault(id(value), ("weight" if variable.trainable else "state", variable.path))
-    for variable in sorted(program_objects["variable"], key=_creation_number):
-        kind, path = kinds.get(id(variable), ("", ""))
-        if variable.shape.is_fully_defined():
-            yield [str(path or variable.name)[:200], variable.shape.as_list(), variable.dtype.name, kind]
+class _Reader:
+    """Reads the program's objects, some of which another thread, or what was interrupted, may have left unfinished."""
+
+    def __init__(self, program_objects):
+        self.program_objects = program_objects
+        self.errors = set()
+        """Why objects could not be read: one costs itself alone."""
+
+    def each(self, name, read):
+        """What ``read`` yields for each object of this kind."""
+        for program_object in self.program_objects[name]:
+            try:
+                found = list(read(program_object))
+            except Exception as error:
+                if len(self.errors) < _MAX_READ_ERRORS:
+                    self.errors.add("%s (%s)" % (type(program_object).__name__, str(error)[:200]))
+                continue
+            yield from found
+
+    def variables(self):
+        """Name, shape, type and kind of the program's variables, oldest first; the kind is Keras's, else empty."""
+        kinds = dict(self.each("optimizer", _optimizer_kinds))
+        for value, kind in self.each("keras variable", _keras_kinds):
+            kinds.setdefault(value, kind)
+        self.program_objects["variable"].sort(key=_creation_number)
+        return self.each("variable", lambda variable: _described_variable(variable, kinds))
+
+    def inputs(self):
+        """Shape and type of what the program feeds: elements of datasets, inputs of models and functions; -1 is any."""
+        graph_classes = tuple({type(graph) for graph in self.program_objects["graph"]})
+        yield from self.each("graph", lambda graph: _graph_inputs(graph, graph_classes))
+        yield from self.each("model", lambda model: chain.from_iterable(map(_described_input, model.inputs)))
+
+    def lines(self):
+        """Names of ops with a large output, and the program's line that made them, of the graphs that have several."""
+        ends_at = time.monotonic() + _LINES_SECONDS
+        return self.each("graph", lambda graph: _lines(graph, ends_at))
+
+
+def _optimizer_kinds(optimizer):
+    optimizer_variables = getattr(optimizer, "variables", ())
+    for variable in optimizer_variables() if callable(optimizer_variables) else optimizer_variables:
+        for value in _replica_variables(getattr(variable, "_value", variable)):
+            yield id(value), ("optimizer", getattr(variable, "path", ""))
+
+
+def _keras_kinds(variable):
+    for value in _replica_variables(getattr(variable, "_value", None)):
+        yield id(value), ("weight" if variable.trainable else "state", variable.path)
+
+
+def _described_variable(variable, kinds):
+    kind, path = kinds.get(id(variable), ("", ""))
+    if variable.shape.is_fully_defined():
+        yield [str(path or variable.name)[:200], variable.shape.as_list(), variable.dtype.name, kind]
 
 
 def _replica_variables(value):
@@ -438,40 +485,31 @@ def _replica_variables(value):
     return getattr(value, "_values", None) or (value,)
 
 
-def _inputs(program_objects):
-    """Shape and type of what the program feeds: elements of datasets, inputs of models and functions; -1 is any."""
-    graphs = tuple({type(graph) for graph in program_objects["graph"]})
-    for graph in program_objects["graph"]:
-        for op in graph.get_operations():
-            if op.type in _ELEMENT_OPS:
-                for tensor in op.outputs:
-                    yield from _described_input(tensor, any_length=True)
-        if not isinstance(graph.outer_graph, graphs):
-            captured = {id(tensor_captured) for tensor_captured in graph.internal_captures}
-            for tensor in list(graph.inputs):
-                if id(tensor) not in captured:
-                    yield from _described_input(tensor)
-    for model in program_objects["model"]:
-        for tensor in model.inputs:
-            yield from _described_input(tensor)
+def _graph_inputs(graph, graph_classes):
+    for op in graph.get_operations():
+        if op.type in _ELEMENT_OPS:
+            for tensor in op.outputs:
+                yield from _described_input(tensor, any_length=True)
+    if not isinstance(graph.outer_graph, graph_classes):
+        captured = {id(tensor_captured) for tensor_captured in graph.internal_captures}
+        for tensor in list(graph.inputs):
+            if id(tensor) not in captured:
+                yield from _described_input(tensor)
 
 
-def _lines(program_objects):
-    """Names of ops with a large output, and the program's line that made them, of the graphs that have several."""
-    ends_at = time.monotonic() + _LINES_SECONDS
-    for graph in program_objects["graph"]:
-        lines = {}
-        for op in graph.get_operations():
-            if time.monotonic() > ends_at or len(lines) >= _MAX_LINES:
-                break
-            if any(_large(tensor) for tensor in op.outputs):
-                line = _program_line(op.traceback)
-                if line:
-                    lines[op.name[:300]] = line
-        # Where all were made by the call of fit(), the line says nothing.
-        if len(set(lines.values())) > 1:
-            for name in lines:
-                yield [name, lines[name]]
+def _lines(graph, ends_at):
+    lines = {}
+    for op in graph.get_operations():
+        if time.monotonic() > ends_at or len(lines) >= _MAX_LINES:
+            break
+        if any(_large(tensor) for tensor in op.outputs):
+            line = _program_line(op.traceback)
+            if line:
+                lines[op.name[:300]] = line
+    # Where all were made by the call of fit(), the line says nothing.
+    if len(set(lines.values())) > 1:
+        for name in lines:
+            yield [name, lines[name]]
 
 
 def _large(tensor):

@@ -60,6 +60,7 @@ class Steps:
     """
 
     warm_up = _WARM_UP
+    speed_needs = "%d timed ones after the first %d" % (_MIN_TIMED, _WARM_UP)
 
     def __init__(self, name):
         """``name``: what counts as a step."""
@@ -165,6 +166,8 @@ class Steps:
 
 class _FunctionCalls:
     """The calls of one tf.function."""
+
+    speed_needs = "%d looks, %g s or more apart, that find new calls" % (_MIN_RATES, _SHORT)
 
     def __init__(self, code, count, now, traces):
         place = "%s:%s" % (os.path.basename(getattr(code, "co_filename", "?")), getattr(code, "co_firstlineno", "?"))
@@ -408,6 +411,7 @@ class StepReports:
             count=kind.count,
             warm_up=kind.warm_up,
             has_speed=kind.has_speed(),
+            speed_needs=kind.speed_needs,
             times=times,
             validations=validations,
         )

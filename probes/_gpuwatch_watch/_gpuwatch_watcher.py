@@ -153,18 +153,19 @@ class Watcher:
                     *(self.functions, self.record, self.threads, self.tried, self.report),
                 )
                 for look in looks:
-                    try:
-                        look()
-                    except Exception as error:
-                        self.trouble(look, error)
+                    self.attempt(look)
                 if over.acquire(True, _IMPORT_POLL_SECONDS if time.monotonic() < until else self.poll_seconds):
                     return
         except BaseException:
             self.broken = True  # the interpreter is shutting down
 
-    def trouble(self, look, error):
-        text = "%s: %s: %s" % (look.__name__, type(error).__name__, error)
-        self.once(text, "note", text=text)
+    def attempt(self, look, *arguments):
+        """Takes one look; an error costs that look alone."""
+        try:
+            look(*arguments)
+        except Exception as error:
+            text = "%s: %s: %s" % (look.__qualname__, type(error).__name__, error)
+            self.once(text, "note", text=text)
 
     def end(self):
         """At the program's end: ends the loop, then reports what is known last.
@@ -196,12 +197,12 @@ class Watcher:
         interrupted = type(self.last_exception()) is KeyboardInterrupt and hasattr(sys, "addaudithook")
         interrupt = self.load("_gpuwatch_exception").PendingInterrupt() if interrupted else None
         for look in looks:
-            try:
-                look()
-            except Exception as error:
-                self.trouble(look, error)
+            self.attempt(look)
         if self.socket is not None:
-            exhausted, other = self.failures.total(jax="jax devices" in self.latest)
+            try:
+                exhausted, other = self.failures.total(jax="jax devices" in self.latest)
+            except Exception:  # the GPU stopped with an error, which the program got, too: they are not counted
+                exhausted = other = None
             self.emit("end", ok=True, exhausted=exhausted, failures=other, forks=self.failures.uncounted_forks)
         if interrupt is not None:
             interrupt.restore()
@@ -268,10 +269,14 @@ class Watcher:
         self.counters.calls.look(self.counting.detectors(), self.traces_and_calls, time.perf_counter(), last)
 
     def last_functions(self):
-        self.functions(last=True)
+        self.attempt(self.functions, True)
         if self.forks_after_start:
             self.emit("result", name="forks_after_start", value=self.forks_after_start)
-        self.placements()
+        for look in (self.placements, self.graphs_and_loops, self.left_out):
+            self.attempt(look)
+
+    def graphs_and_loops(self):
+        """Sends whether a session's graph grew, and how many eager ops a loop of steps ran."""
         if self.counters.sessions.growing() is not None:
             self.emit("result", name="graph_growth", value=self.counters.sessions.growing())
         steps, ops = self.counters.tapes.count, self.counters.at_tapes
@@ -281,6 +286,8 @@ class Watcher:
             began, last = self.ops.eager_at
             eager_loop = {"ops": self.ops.eager_ops, "steps": 0, "seconds": round(last - began, 6)}
             self.emit("result", name="eager_loop", value=eager_loop)
+
+    def left_out(self):
         for text in self.ops.left_out() if self.ops is not None else ():
             self.once(text, "note", text=text)
 
@@ -318,9 +325,9 @@ class Watcher:
             self.step_reports.tell()
 
     def last_report(self):
-        self.step_reports.tell()
+        self.attempt(self.step_reports.tell)
         for observer in self.reporters:
-            observer.tell(self.emit)
+            self.attempt(observer.tell, self.emit)
 
 
 def begin(address, load, simulation=None):

@@ -310,8 +310,28 @@ def test_the_variables_of_each_replica_are_of_their_keras_variable(module: Modul
         "keras variable": [mirrored, SimpleNamespace(_value=None, trainable=True, path="")],
         "optimizer": [SimpleNamespace(variables=[moved])],
     }
-    named = [(name, kind) for name, _, _, kind in module._variables(found)]
+    named = [(name, kind) for name, _, _, kind in module._Reader(found).variables()]
     assert named == [("dense/kernel", "weight")] * 2 + [("v:0", ""), ("adam/rate", "optimizer")]
+
+
+def test_an_unfinished_variable_costs_only_its_own_name(
+    record: Record, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt may come while a variable is being made: it is there, and has no shape."""
+    shape = SimpleNamespace(is_fully_defined=lambda: True, as_list=lambda: [2])
+    made = SimpleNamespace(_unique_id="v_1", name="v:0", shape=shape, dtype=SimpleNamespace(name="float32"))
+    found = {name: [] for name in module._KINDS} | {"variable": [SimpleNamespace(name="w:0"), made]}
+    monkeypatch.setattr(module, "_program_objects", lambda: found)
+    recorder, watcher = record()
+    recorder._listed(None, SimpleNamespace(_logical_devices=["/device:GPU:0"]))
+    recorder.end()
+    assert [name for data in watcher.told("memory_names") for name, *_ in data["entries"]] == ["v:0"]
+    assert "'types.SimpleNamespace' object has no attribute 'shape'" in watcher.told("memory_note")[-1]["text"]
+    assert watcher.told("memory_end") == [{}]
+    monkeypatch.setattr(module, "_program_objects", lambda: 1 / 0)
+    recorder.window_number = 1
+    recorder.end()
+    assert watcher.told("memory_end") == [{}, {}]
 
 
 @pytest.mark.thorough

@@ -360,6 +360,26 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
     assert ("no sample was taken while" in told) is not known
 
 
+@pytest.mark.parametrize(("has_speed", "times", "told"), [(False, [], True), (True, [(1.0, 0.1, 9, 1)], False)])
+def test_a_program_with_too_few_steps_says_why_it_has_no_speed(has_speed: bool, times: list[Any], told: bool) -> None:
+    builder = RunDraftBuilder(0.0, None, lambda pid: pid == 7)
+    needs = load("_gpuwatch_steps").Steps.speed_needs
+    data = {"counted": "batches of Keras", "count": 9, "warm_up": 5, "has_speed": has_speed, "speed_needs": needs}
+    event = {"t": 1.0, "kind": "steps", "data": {**data, "times": times}}
+    builder.received.take_line(msgspec.json.encode(event))
+    run = builder.build(
+        watch_program._script_of_command(["python"]),
+        Outcome(exit_code=0),
+        started_at=STARTED,
+        total_seconds=1.0,
+        fresh=True,
+        environment={},
+        simulation=None,
+    ).run
+    reason = "speed: too few steps (batches of Keras: 9); it takes 10 timed ones after the first 5"
+    assert (reason in run.problems) is told
+
+
 _CUPY = (
     b"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 17,179,869,184 bytes (allocated so far:"
     b" 133,143,986,176 bytes).\n"

@@ -164,6 +164,25 @@ def test_ops_without_a_tensor_as_output_are_told_with_their_number(watcher: Modu
     assert [note.rpartition("(")[2] for note in notes] == ["Print 3, Send 1)"]
 
 
+def test_an_error_of_one_look_costs_that_look_alone(watcher: ModuleType, placement: ModuleType) -> None:
+    made = _Watcher(watcher)
+    made.of.ops = ops = _ops(placement)
+    ops.take("MatMul", (), (), (_tensor(),))
+    made.of.functions = _fails
+    made.of.step_reports.tell = _fails
+    made.of.reporters = [SimpleNamespace(tell=_fails), SimpleNamespace(tell=lambda emit: emit("told"))]
+    made.of.failures = SimpleNamespace(total=_fails, uncounted_forks=0)
+    made.of.socket = object()
+    made.of.last_words()
+    kinds = [kind for kind, _ in made.emitted]
+    assert {"placement", "told", "end"} <= {*kinds}
+    assert ("note", {"text": "_fails: ZeroDivisionError: no more"}) in made.emitted
+
+
+def _fails(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("no more")
+
+
 def test_more_kinds_of_op_than_are_kept_are_told_with_their_number(placement: ModuleType) -> None:
     ops = _ops(placement)
     for number in range(placement._MAX_OP_KINDS + 3):

@@ -18,7 +18,7 @@ from gpuwatch.share.reports.run_memory_tables import memory_bar_chart
 from gpuwatch.share.reports.runs_side_by_side import compare
 from gpuwatch.share.reports.try_report import trials_content
 from tests.reports import diagnostics
-from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, tried
+from tests.reports.documents import GIB, MIB, UUID, bare_run, experiment, full_run, step_seconds, tried
 from tests.reports.test_comparison import timed
 from tests.ui.machines import pair
 
@@ -174,6 +174,14 @@ def test_values_are_compared_by_what_the_allocator_handed_out() -> None:
     ]
     settings = trials_content(experiment(tried("default"), tried("growth")))
     assert all("ALLOCATOR" not in table.heads for table in settings.tables)
+
+
+def test_the_table_of_try_says_why_a_step_has_no_time() -> None:
+    run = full_run(config="default", group="run", verdict="ok", findings=(), primary=None, simulated=False)
+    for step_time, told in ((None, True), (step_seconds(0.002), False)):
+        trial = tried("default", run=run, steps=4, step_time=step_time)
+        (table,) = [one for one in trials_content(experiment(trial)).tables if one.title == "Settings compared"]
+        assert ("fewer than 6 timed steps" in table.note) is told
 
 
 def test_a_gpu_of_whose_memory_no_part_is_known_has_an_empty_bar() -> None:

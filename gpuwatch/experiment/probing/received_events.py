@@ -52,6 +52,8 @@ class StepCount(msgspec.Struct, kw_only=True):
     counted: str = ""
     """What counts as a step, such as ``batches of Keras``; empty before the first one."""
     count: int = 0
+    speed_needs: str = ""
+    """What a speed needs, such as ``10 timed ones after the first 5``."""
     times: list[float] = []
     """Seconds of each step, without warm-up and tracing; averages where only a rate is known. At most 20,000."""
     validations: int | None = None
@@ -226,6 +228,7 @@ class ReceivedEvents:
         if counted != self.steps.counted:
             self.steps = StepCount(counted=counted, first_at=received_at)
         self.steps.count = int(data["count"])
+        self.steps.speed_needs = str(data.get("speed_needs", ""))
         self.steps.last_at = received_at
         validations = data.get("validations")
         self.steps.validations = None if validations is None else int(validations)

@@ -294,7 +294,7 @@ class RunDraftBuilder:
             verdict_reason=reason,
             driver_version=None if machine is None or machine.driver is None else machine.driver.version,
             gpus=() if machine is None else tuple(f"{d.index} {d.name} {d.uuid}" for d in machine.devices),
-            problems=(*received.problems, *filter(None, (self._why_no_sample(), no_peak_reason))),
+            problems=(*received.problems, *filter(None, (self._why_no_sample(), no_peak_reason, self._why_no_speed()))),
             log_tail=self._tail.lines(),
         )
         return RunDraft(run, facts, machine)
@@ -331,6 +331,13 @@ class RunDraftBuilder:
             return ""
         text = f"{NO_PEAK_PREFIX}no sample was taken while the program held the most"
         return f"{text} (allocator peak {size(allocator_peak)}, seen by NVML {size(nvml_peak)})"
+
+    def _why_no_speed(self) -> str:
+        """Why the speed of a program is unknown that made steps; empty if it is known, or there were none."""
+        steps = self.received.steps
+        if self.received.throughput is not None or not steps.count or not steps.speed_needs:
+            return ""
+        return f"speed: too few steps ({steps.counted}: {steps.count}); it takes {steps.speed_needs}"
 
     def _why_no_sample(self) -> str:
         if self._before is not None or self.pid is None:

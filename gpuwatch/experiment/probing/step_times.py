@@ -19,7 +19,7 @@ _MIN_RUN_DIFFERENCE_SHARE = 0.10
 """Speeds of one run each that differ by less are the same: equal probes differed by up to 5 % on an H200."""
 _NORMAL_QUANTILE_95 = 1.96
 """Quantile of the normal distribution for 95 %."""
-_MIN_STEPS = 6
+MIN_TIMED_STEPS = 6
 """Fewer values have no pair of ranks that holds the median with 95 %."""
 _WAIT_FACTOR, _MIN_WAITS, _MAX_MEDIAN_TO_MEAN = 2.0, 6, 0.5
 """Waits: steps longer than this multiple of the mean, at least so many, with a median below this share of the mean."""
@@ -91,7 +91,7 @@ def median_step(times: Sequence[float]) -> StepTime | None:
     times are distributed.
     """
     ordered = sorted(_averaged_over_waits(times))
-    if len(ordered) < _MIN_STEPS:
+    if len(ordered) < MIN_TIMED_STEPS:
         return None
     low, high = median_interval(ordered)
     return StepTime(median_seconds=statistics.median(ordered), low_seconds=low, high_seconds=high, timed=len(ordered))

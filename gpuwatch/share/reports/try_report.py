@@ -14,7 +14,7 @@ from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Experiment, StepTime, Trial
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.probing.step_times import relative_half_width, slowdown_factor, step_time_text
+from gpuwatch.experiment.probing.step_times import MIN_TIMED_STEPS, relative_half_width, slowdown_factor, step_time_text
 from gpuwatch.experiment.trials.trial_results import (
     PASSED_VERDICTS,
     SAME_MEMORY_SHARE,
@@ -151,6 +151,10 @@ def _setting_table(document: Experiment, summaries: Sequence[SettingSummary]) ->
         )
     if timed and not simulated:
         notes.append("± is half of the 95 % interval of the median step.")
+    if not simulated and any(run.step_time is None and run.furthest_trial.steps for run in runs):
+        notes.append(
+            f"A STEP of {UNKNOWN} means fewer than {MIN_TIMED_STEPS} timed steps; the first ones are not timed."
+        )
     if any(run.changes_results for run in runs):
         notes.append(f"{_CHANGES_RESULTS_MARK} changes what the program computes.")
     if simulated:
