@@ -20,8 +20,9 @@ import _gpuwatch_probe as gpuwatch_probe
 
 _END = "end"
 _EXHAUSTED = re.compile(
-    r"ResourceExhausted|OutOfMemory|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when|unable to allocate"
+    r"Resource_?Exhausted|(?<!host )out[ _]?of[ _]?memory|OOM when|unable to allocate|MemoryAllocation", re.IGNORECASE
 )
+"""In the words of TensorFlow, PyTorch, the CUDA driver and its runtime."""
 
 
 class Worker:

@@ -116,3 +116,19 @@ os.kill(os.getpid(), signal.SIGKILL)
     with os.fdopen(read, "rb") as stream:
         assert stream.read() == b""
     wait_until_ended(int(note.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("InternalError: cudaSetDevice() on GPU:0 failed. Status: out of memory", True),  # TensorFlow 2.21, a full H200
+        ("RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory", True),
+        ("AcceleratorError: CUDA error: cudaErrorMemoryAllocation", True),
+        ("ResourceExhaustedError: failed to allocate", True),
+        ("InternalError: cudaSetDevice() on GPU:0 failed. Status: invalid device ordinal", False),
+    ],
+)
+def test_a_full_gpu_is_told_by_whichever_layer_of_cuda_met_it(message: str, expected: bool) -> None:
+    name, _, text = message.partition(": ")
+    body = f"print(workers.exhausted(type({name!r}, (Exception,), {{}})({text!r})), file=sys.stderr)"
+    assert coordinate(body)[1].strip() == str(expected)

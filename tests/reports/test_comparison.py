@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Framework, Oom, Placement, PredictedMapping, Run, Setting
+from gpuwatch.core.model.run_memory import Memory
 from gpuwatch.share.reports.comparison_report import comparison_content
 from gpuwatch.share.reports.report_formats import render
 from gpuwatch.share.reports.runs_side_by_side import COLUMNS, compare, run_labels, start_times
@@ -338,3 +339,16 @@ def test_what_is_unknown_of_a_run_does_not_differ() -> None:
     told = " ".join(" ".join(one.changed) for one in compare([full_run(), other]).differences)
     assert "node08 instead of node07" in told
     assert "driver" not in told
+
+
+def test_a_probe_that_did_no_work_has_no_peak_to_compare() -> None:
+    """NVML may have seen it while CUDA made its context."""
+    working = full_run(config="default")
+    started = msgspec.structs.replace(
+        working, config="hard-missing", throughput=None, workers=(), memory=Memory(nvml_peak_bytes=14 * MIB)
+    )
+    found = compare([working, started])
+    cell = next(value for name, _, value in COLUMNS if name == "seen_by_nvml")
+    assert (cell(started), cell(msgspec.structs.replace(started, workload="program"))) == ("–", "14.0 MiB")
+    assert "seen_by_nvml" not in found.best_run
+    assert not any("NVML saw" in text for difference in found.differences for text in difference.effects)

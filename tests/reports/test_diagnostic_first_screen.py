@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import DeviceMapping, Fallback, Placement, Run, Setting
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, Placement, Run, Setting
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding
 from gpuwatch.core.model.snapshot import Problem, Process, Reading
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
@@ -26,7 +26,7 @@ from gpuwatch.share.reports.run_report import fallback_text, run_content
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.reports.diagnostics import died, looks, probe, program
-from tests.reports.documents import GIB, bare_snapshot, full_run
+from tests.reports.documents import GIB, bare_run, bare_snapshot, full_run
 
 replace = msgspec.structs.replace
 HIDDEN = Finding(
@@ -216,6 +216,16 @@ def test_ops_that_the_program_keeps_off_the_gpu_come_first() -> None:
     # Without a GPU, or where its variable kept it on one, there is nothing to say.
     for other in (replace(run, device_map=()), replace(run, placements=(*on_gpu, replace(pinned, actual="GPU:0")))):
         assert "as requested" not in happened(other)
+
+
+def test_a_failed_allocation_is_told_with_what_is_known_of_it() -> None:
+    for oom, text in (
+        (Oom(device="GPU:0", requested_bytes=2 << 30), "out of memory: 2.0 GiB refused on GPU:0"),
+        (Oom(device="GPU:0"), "out of memory on GPU:0"),
+        (Oom(), "out of memory"),
+    ):
+        run = replace(bare_run(), ooms=(oom,))
+        assert dict(run_content(run).facts)["happened"] == text
 
 
 def test_what_fell_back_is_named_among_many_ops_of_a_device() -> None:

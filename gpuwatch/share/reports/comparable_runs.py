@@ -26,6 +26,13 @@ def is_user_program(run: Run) -> bool:
     return run.workload == "program"
 
 
+def work_peak(run: Run) -> int | None:
+    """Its peak by NVML in bytes; None for a probe that did no work, of which NVML may have seen half of its start."""
+    memory = run.memory
+    worked = is_user_program(run) or run.throughput is not None or memory.allocator_peak_bytes is not None
+    return memory.nvml_peak_bytes if worked or any(worker.throughput for worker in run.workers) else None
+
+
 def workload(run: Run, *, with_type: bool = True) -> str:
     """``matmul 512 float32, eagerly``: what one step computes, and how it was executed if known."""
     step = work_amount(run, with_type=with_type)

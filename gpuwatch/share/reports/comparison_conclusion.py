@@ -292,5 +292,5 @@ def _single_conclusion(run: Run, name: str) -> str:
 
 def _comparable_peak(run: Run) -> int | None:
     """Its peak; None without a GPU, which would always win, and if a document has a number that cannot be."""
-    peak = run.memory.nvml_peak_bytes or 0
+    peak = comparable_runs.work_peak(run) or 0
     return peak if run.device_map and peak > 0 else None

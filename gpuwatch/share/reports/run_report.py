@@ -288,7 +288,8 @@ def _outcomes(run: Run) -> Iterator[str]:
     if run.fallbacks and device_moves != UNKNOWN:
         yield f"fell back {device_moves}"
     for oom in run.ooms[:2]:
-        yield f"out of memory: {size(oom.requested_bytes)} refused on {clean(oom.device)}"
+        refused = "" if oom.requested_bytes is None else f": {size(oom.requested_bytes)} refused"
+        yield f"out of memory{refused}" + (f" on {clean(oom.device)}" if oom.device is not None else "")
     for error in run.errors[:2]:
         yield f"{clean(error.type)}{' (expected)' if error.expected else ''}"
     if run.outcome.timed_out:

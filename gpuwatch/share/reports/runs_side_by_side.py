@@ -41,7 +41,7 @@ COLUMNS: tuple[Column, ...] = (
     ("config", "CONFIG", lambda run: clean(run.config)),
     ("asked", "ASKED", run_report.settings_text),
     ("granted", "GRANTED", run_report.granted_text),
-    ("seen_by_nvml", "SEEN BY NVML", lambda run: size(run.memory.nvml_peak_bytes)),
+    ("seen_by_nvml", "SEEN BY NVML", lambda run: size(comparable_runs.work_peak(run))),
     ("device_map", "DEVICE MAP", device_map),
     ("on_gpu_percent", "ON GPU %", lambda run: percent(run_report.gpu_percent(run))),
     ("fell_back", "FELL BACK", run_report.fallback_text),
@@ -73,9 +73,9 @@ def compare(runs: Sequence[Run]) -> Comparison:
     speeds = {index: speed.steps_per_second for index in group if (speed := runs[index].throughput) is not None}
     by_speed = sorted(group, key=lambda index: -speeds.get(index, 0.0))
     # A run without a GPU holds no GPU memory and would always win.
-    by_memory = [index for index in group if runs[index].memory.nvml_peak_bytes and runs[index].device_map]
-    by_memory.sort(key=lambda index: runs[index].memory.nvml_peak_bytes or 0)
-    amounts = [runs[index].memory.nvml_peak_bytes for index in by_memory]
+    peaks = {index: comparable_runs.work_peak(runs[index]) or 0 for index in group}
+    by_memory = sorted((index for index in group if peaks[index] and runs[index].device_map), key=peaks.__getitem__)
+    amounts = [peaks[index] for index in by_memory]
     for position, marks in ((0, best), (-1, worst)):
         if len(by_speed) > 1:
             run, *others = (runs[index] for index in (by_speed if position == 0 else by_speed[::-1]))
@@ -286,7 +286,7 @@ def _effects(run: Run, other: Run) -> Iterator[str]:
         yield f"granted {granted} instead of {before}{how}"
     elif run.config == other.config and granted != "–":
         yield f"granted the same, {granted}"
-    peak, against = run.memory.nvml_peak_bytes, other.memory.nvml_peak_bytes
+    peak, against = comparable_runs.work_peak(run), comparable_runs.work_peak(other)
     if peak is not None and against is not None and abs(peak - against) > SAME_MEMORY_SHARE * max(peak, against):
         yield f"NVML saw {size(peak)} instead of {size(against)}"
     if run_report.fallback_text(run) != run_report.fallback_text(other) and run.fallbacks:
