@@ -140,7 +140,7 @@ def run_host_list(
         settings=settings,
         ascii_only=bool(why_only_ascii(os.environ, sys.stdout.encoding)),
         few_colors=has_few_colors(os.environ),
-        command=hosts.arguments,
+        host_arguments=hosts.arguments,
     )
     wanted, column, reverse = filter_and_order
     app.fleet_screen.begin_with(wanted, column, reverse=reverse)

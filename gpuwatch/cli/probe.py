@@ -22,18 +22,19 @@ from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.probes import Event, ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.interpreter import FrameworkMissing, resolve_python
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, find_interpreters, resolve_python
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import (
     DEADLINE_SECONDS,
     GROUPS,
     MEASUREMENT_SECONDS,
+    WORKLOADS,
     ProbeScript,
     find_probe,
     find_probes,
     sufficient_deadline,
 )
-from gpuwatch.session.probe_batch import WORKLOADS, ProbeBatch, find_interpreters, plan_preflight
+from gpuwatch.session.probe_batch import ProbeBatch, plan_preflight
 
 _EXAMPLES = """\b
 Examples:
@@ -159,7 +160,7 @@ def probe(
         resolve_python(python)
     enter_simulation(ctx, "driver" if tier == "auto" else tier, private=True)
     try:
-        interpreters = find_interpreters(scripts, python)
+        interpreters = find_interpreters((script.framework for script in scripts), python)
     except FrameworkMissing as error:
         if output.as_json:
             print_document(to_json(_run_not_started(scripts[0], error)))

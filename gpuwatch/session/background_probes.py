@@ -18,15 +18,18 @@ from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.interpreter import Interpreter, choose_interpreter
+from gpuwatch.experiment.probing.interpreter import (
+    ChooseInterpreter,
+    Interpreter,
+    choose_interpreter,
+    find_interpreters,
+)
 from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, ProbeScript, find_probes, sufficient_deadline
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.session.probe_batch import (
-    ChooseInterpreter,
     MakeRunner,
     ProbeBatch,
-    find_interpreters,
     make_feed,
     make_runner,
 )
@@ -232,7 +235,9 @@ class ProbeRuns:
 
         progress = _BatchProgress(self, visible[0] if visible else "")
         with ProbeBatch(progress.watch, make_feed=self.make_feed, make_runner=self.make_runner) as batch:
-            interpreters = find_interpreters(scripts, parameters.python or None, self.choose_interpreter)
+            interpreters = find_interpreters(
+                (script.framework for script in scripts), parameters.python or None, self.choose_interpreter
+            )
             self.interpreter = next(iter(interpreters.values()))
             options = ProbeOptions(
                 interpreters=interpreters,

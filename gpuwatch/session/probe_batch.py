@@ -1,9 +1,8 @@
-"""A batch of probes, of ``gpuwatch probe`` or the Probes tab: the GPUs that it will use, and its run loop."""
+"""A batch of probes, for command and Probes tab: choice of GPUs, and running and diagnosing one probe after another."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -14,7 +13,6 @@ from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.process_activity import MIN_IN_USE_PERCENT
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.machine.collector.live_feed import LiveFeed
 
@@ -27,9 +25,7 @@ _SET_VISIBLE_IN_CODE = frozenset({"visible-late"})
 SAMPLE_SECONDS = 0.1
 _FIRST_SAMPLE_SECONDS = 5.0
 """Seconds to wait for a sample before a probe runs without one."""
-WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
 MakeRunner = Callable[["ProbeOptions", "SnapshotSource"], AbstractContextManager["ProbeRunner"]]
-ChooseInterpreter = Callable[[str, str | None], Interpreter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +98,6 @@ def make_runner(options: ProbeOptions, source: SnapshotSource) -> ProbeRunner:
 def make_feed() -> LiveFeed:
     """A feed that samples often enough to see peaks."""
     return LiveFeed(SAMPLE_SECONDS)
-
-
-def find_interpreters(
-    scripts: Iterable[ProbeScript], python: str | None, choose_interpreter_of: ChooseInterpreter = choose_interpreter
-) -> dict[str, Interpreter]:
-    """An interpreter for each framework; if only PyTorch is missing, its probes are skipped."""
-    frameworks = dict.fromkeys(script.framework for script in scripts)
-    interpreters: dict[str, Interpreter] = {}
-    for framework in frameworks:
-        try:
-            interpreters[framework] = choose_interpreter_of(framework, python)
-        except FrameworkMissing:
-            if framework == "tensorflow" or len(frameworks) == 1:
-                raise
-            interpreters[framework] = Interpreter(python or sys.executable, framework, installed=False)
-    return interpreters
 
 
 class ProbeBatch:

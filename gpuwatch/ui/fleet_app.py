@@ -48,25 +48,25 @@ class _NoFeed:
 
 
 class FleetApp(GpuwatchApp):
-    """The list of hosts; an open host is a session like any other, with all tabs."""
+    """The list of hosts; an open host is a session like any other, with all tabs but Probes."""
 
     def __init__(
         self,
-        watch: FleetPoller,
+        fleet_poller: FleetPoller,
         open_feed: Callable[[str], Feed],
         *,
         settings: LoadedSettings | None = None,
         ascii_only: bool = False,
         few_colors: bool = False,
-        command: Sequence[str] = (),
+        host_arguments: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``open_feed``: makes the feed of a host, not started; ``command``: the arguments that say which hosts."""
+        """``open_feed``: makes the feed of a host, not started; ``host_arguments``: those that say which hosts."""
         self._idle = Session(_NoFeed(), clock=clock)
         super().__init__(self._idle, settings=settings, ascii_only=ascii_only, few_colors=few_colors)
-        self.fleet_poller = watch
+        self.fleet_poller = fleet_poller
         self._open_feed = open_feed
-        self.host_arguments = tuple(command)
+        self.host_arguments = tuple(host_arguments)
         self.now = clock
         self.summary: FleetSummary | None = None
         self.fleet_screen = FleetScreen()

@@ -20,7 +20,7 @@ from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.json_schemas import json_schema
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.session.probe_batch import WORKLOADS
+from gpuwatch.experiment.probing.probe_scripts import WORKLOADS
 from gpuwatch.share.assistant import tool_arguments as kinds
 from gpuwatch.share.assistant.allowed_files import open_document, open_log
 from gpuwatch.share.assistant.long_lived_collector import LongLivedCollector

@@ -7,6 +7,7 @@ import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.logs import log_ending
+from gpuwatch.explain.logs.log_facts import FAILURE, WORK
 from tests.every import every
 
 WHERE = [f"No failure in the log; {where}" for where in ("last line", "near its end", "before its last lines")]
@@ -108,10 +109,10 @@ def test_last_lines_that_report_a_failure_are_quoted(line: str) -> None:
 
 @pytest.mark.parametrize("report", ["Crash report written to /tmp/7.json", "error log saved in /tmp/7.log"])
 def test_a_report_of_a_crash_is_no_result(report: str) -> None:
-    assert _tells("step 7", "the job failed", report) == log_ending.FAILURE
-    assert _tells("step 7", "Writing the error log to /tmp/7.log") == log_ending.FAILURE
-    assert _tells("step 7", "the job failed", report.split(" ", 1)[1]) == log_ending.WORK
-    assert _tells("prediction errors saved to errors.csv") == log_ending.WORK
+    assert _tells("step 7", "the job failed", report) == FAILURE
+    assert _tells("step 7", "Writing the error log to /tmp/7.log") == FAILURE
+    assert _tells("step 7", "the job failed", report.split(" ", 1)[1]) == WORK
+    assert _tells("prediction errors saved to errors.csv") == WORK
 
 
 def test_tensorflow_at_work_without_a_gpu_may_have_used_the_cpu() -> None:
@@ -144,11 +145,9 @@ def _tells(*lines: str) -> str:
 def test_a_person_who_ends_it_is_no_failure() -> None:
     words = "[2025-02-03 10:11:12.131] Cannot reach the registry."
     for interrupt in ("KeyboardInterrupt", "[2025-02-03 10:11:12.135] KeyboardInterrupt: "):
-        assert _tells("step 3", words, interrupt) == log_ending.WORK
-        assert (
-            _tells("2025-02-03 10:11:12 - train - ERROR - the device does not answer", interrupt) == log_ending.FAILURE
-        )
-    assert _tells("the worker got a KeyboardInterrupt", words) == log_ending.FAILURE
+        assert _tells("step 3", words, interrupt) == WORK
+        assert _tells("2025-02-03 10:11:12 - train - ERROR - the device does not answer", interrupt) == FAILURE
+    assert _tells("the worker got a KeyboardInterrupt", words) == FAILURE
 
 
 _OTHERS = [
@@ -163,17 +162,15 @@ def test_of_a_machines_journal_only_what_has_to_do_with_gpus_counts() -> None:
     manager = "Feb 03 10:12:00 desk systemd[1]: Failed to start NVIDIA fabric manager service."
     driver = "Feb 03 10:12:00 desk kernel: NVRM: loading failed"
     assert _tells(*_OTHERS, web) == ""
-    assert _tells(*_OTHERS, manager) == _tells(*_OTHERS, driver) == log_ending.FAILURE
-    assert _tells("Feb 03 10:12:00 desk systemd[1]: Failed to start My training.") == log_ending.FAILURE, (
-        "a unit's own journal"
-    )
+    assert _tells(*_OTHERS, manager) == _tells(*_OTHERS, driver) == FAILURE
+    assert _tells("Feb 03 10:12:00 desk systemd[1]: Failed to start My training.") == FAILURE, "a unit's own journal"
 
 
 def test_of_a_kernels_log_only_what_has_to_do_with_gpus_counts() -> None:
     other = "[58720.637310] binder: send failed reply for transaction 6869080 to 117719:117781"
     assert _tells("[58720.637297] binder: release 117826", other) == ""
-    assert _tells("[58720.637297] NVRM: RmInitAdapter failed! (0x22:0x56:894)", other) == log_ending.FAILURE
-    assert _tells("starting", other) == log_ending.FAILURE, "a program's own line"
+    assert _tells("[58720.637297] NVRM: RmInitAdapter failed! (0x22:0x56:894)", other) == FAILURE
+    assert _tells("starting", other) == FAILURE, "a program's own line"
 
 
 _DMESG = [f"[   {at}.637310] usb 1-{at}: new device" for at in range(20, 60)]
@@ -371,7 +368,7 @@ def test_words_that_show_no_work() -> None:
     assert _tells("[rank: 1] Child process with PID 71 ended") == ""
     assert _tells("copying a param with shape torch.Size([10, 4]) from the file") == ""
     assert _tells("link/ether b4:7a:f1:8c:86:a6 brd ff:ff") == ""
-    assert _tells("Mean Reciprocal Rank: 0.9") == log_ending.WORK
+    assert _tells("Mean Reciprocal Rank: 0.9") == WORK
 
 
 def test_noise_of_a_desktop_and_of_a_disk() -> None:
@@ -381,12 +378,12 @@ def test_noise_of_a_desktop_and_of_a_disk() -> None:
     assert _tells("ERROR: pip's dependency resolver does not currently take into account all packages") == ""
     assert _tells("Fontconfig error: Cannot load default config file") == ""
     assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:111: /tmp/ray is over 95% full, capacity: 1") == ""
-    assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:99: the store failed") == log_ending.FAILURE
+    assert _tells("(raylet) [2025-02-03 10:11:12,1 E 1 2] monitor.cc:99: the store failed") == FAILURE
 
 
 def test_programs_that_did_their_work() -> None:
     for line in ("All tests completed!", "total images/sec: 211.80", "`Trainer.fit` stopped: `max_epochs=4` reached."):
-        assert _tells(line) == log_ending.WORK
+        assert _tells(line) == WORK
         assert log_ending.reports_completion(line) or "images" in line
 
 
@@ -519,7 +516,7 @@ def test_warnings_of_a_framework_show_what_the_log_is_of() -> None:
 
 def test_frames_that_torch_compile_counts_are_no_steps() -> None:
     assert _tells("W0106 17:32:30.193000 21587 torch/_dynamo/convert_frame.py:964] [0/8] To diagnose it, see") == ""
-    assert _tells("train.py:12 [ 3/8] ok") == log_ending.WORK
+    assert _tells("train.py:12 [ 3/8] ok") == WORK
 
 
 def test_xformers_that_does_not_fit_is_no_failure_of_a_program_that_works() -> None:
@@ -582,7 +579,7 @@ def test_a_library_that_an_unused_tensorflow_missed(used: str) -> None:
     ],
 )
 def test_other_forms_of_work(line: str) -> None:
-    assert _tells("begin", line) == log_ending.WORK
+    assert _tells("begin", line) == WORK
 
 
 def test_a_loss_that_is_not_a_number() -> None:
@@ -859,7 +856,7 @@ def test_advice_on_what_is_deprecated_is_no_failure() -> None:
         "non-resource variables are not supported in the long term",
     ]
     assert not log_ending.end_of(log).kind
-    assert log_ending.end_of([*log[:1], *log[2:]]).kind == log_ending.FAILURE
+    assert log_ending.end_of([*log[:1], *log[2:]]).kind == FAILURE
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from gpuwatch.core.model.probes import Event
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter
+from gpuwatch.experiment.probing.interpreter import FrameworkMissing, Interpreter, find_interpreters
 from gpuwatch.experiment.probing.probe_runner import ProbeOptions
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.experiment.probing.run_draft import SnapshotSource
-from gpuwatch.session.probe_batch import ProbeBatch, find_interpreters
+from gpuwatch.session.probe_batch import ProbeBatch
 from tests.ui import machines
 from tests.ui.probe_bench import TENSORFLOW, Bench, FakeCollector, FakeRunner
 
@@ -96,9 +96,7 @@ def test_the_size_of_the_work_fits_the_machine(machine: Snapshot | None, asked: 
 
 
 def test_a_framework_that_is_missing_skips_its_probes_and_tensorflow_ends_the_batch() -> None:
-    scripts = find_probes()
-    torch = next(script for script in scripts.values() if script.framework == "torch")
-    both = [scripts["default"], torch]
+    both = ["tensorflow", "torch"]
 
     def without(name: str, framework: str) -> Interpreter:
         if framework == name:
@@ -111,7 +109,7 @@ def test_a_framework_that_is_missing_skips_its_probes_and_tensorflow_ends_the_ba
     with pytest.raises(FrameworkMissing):
         find_interpreters(both, None, lambda framework, asked: without("tensorflow", framework))
     with pytest.raises(FrameworkMissing):
-        find_interpreters([torch], None, lambda framework, asked: without("torch", framework))
+        find_interpreters(["torch"], None, lambda framework, asked: without("torch", framework))
 
 
 def test_a_batch_in_the_background_keeps_events_and_runs(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ async def test_f_shows_all_that_the_line_names(stage: Stage, severity: str) -> N
     async with stage.opened(replace(machines.pair(), findings=(held,))) as pilot:
         assert "Idle: alice 48121" in stage.app.overview.summary.plain
         await press(pilot, "f")
-        assert held.title in stage.app.screen.sheet.plain  # type: ignore[attr-defined]
+        assert held.title in stage.app.screen.pane.plain  # type: ignore[attr-defined]
 
 
 async def test_it_is_the_second_line_at_every_size(stage: Stage) -> None:

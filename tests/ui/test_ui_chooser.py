@@ -299,7 +299,7 @@ async def test_a_broken_file_is_reported_and_never_written(make_stage: Callable[
         assert stage.app.theme == "gpuwatch-light", "the rest works"
         await press(pilot, "w")
         sheet = stage.screen(BrokenFile)
-        assert "tab is 3" in sheet.sheet.plain
+        assert "tab is 3" in sheet.pane.plain
         await press(pilot, "escape", "w")
         await press(pilot, "enter")
         assert path.read_text() == 'theme = "gpuwatch-light"\ntab = 3\n'
@@ -363,7 +363,7 @@ async def test_the_chooser_can_be_walked_at_any_size(stage: Stage, size: tuple[i
             marked = [line for line in lines if line.startswith("▶")]
             assert len(marked) == 1
             chooser = stage.screen(ChoiceSheet)
-            assert f"] {chooser.choices[chooser.sheet.cursor or 0].title} " in marked[0]
+            assert f"] {chooser.choices[chooser.pane.cursor or 0].title} " in marked[0]
             assert column is not None
             await pilot.press("down")
         await pilot.press("end", "pageup", "home", "g", "G")

@@ -130,7 +130,7 @@ async def test_the_report_s_sheet_writes_nothing_by_itself(
     async with stage.app.run_test(size=(80, 24)) as pilot:
         stage.push(machines.pair())
         await press(pilot, "r")
-        assert "ids replaced  w" in stage.app.screen.sheet.plain  # type: ignore[attr-defined]
+        assert "ids replaced  w" in stage.app.screen.pane.plain  # type: ignore[attr-defined]
         await press(pilot, "n")
         assert stage.app.screen is stage.app.overview
         assert not [*tmp_path.glob("*.html")]
@@ -188,7 +188,7 @@ async def test_a_command_too_long_for_the_footer_is_a_sheet(stage: Stage) -> Non
             columns=("pid", "user", "memory", "sm", "cpu", "host", "time", "framework", "command")
         )
         await press(pilot, "y")
-        shown = "".join(stage.app.screen.sheet.plain.split())  # type: ignore[attr-defined]
+        shown = "".join(stage.app.screen.pane.plain.split())  # type: ignore[attr-defined]
         assert "".join(stage.app.clipboard.split()) in shown
         await pilot.press("escape")
         assert stage.app.screen is stage.app.overview

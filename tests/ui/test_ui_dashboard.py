@@ -368,7 +368,7 @@ async def test_why_a_cell_is_empty(stage: Stage) -> None:
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, "down", "down", "i")
         modal = stage.screen(LinesSheet)
-        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
+        text = "\n".join("".join(t for t, _ in line) for line in modal.pane.content)
         assert "denied, NVML code 4" in text
         assert "nvmlDeviceGetProcessUtilization" in text
         assert "Fan speed" in text
@@ -380,7 +380,7 @@ async def test_findings_open_by_key_and_their_action_is_copied(stage: Stage) -> 
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, "f")
         assert isinstance(stage.app.screen, LinesSheet)
-        assert "SM 0 % since 11:50:12" in stage.app.screen.sheet.plain
+        assert "SM 0 % since 11:50:12" in stage.app.screen.pane.plain
         await pilot.press("c")
         assert stage.app.clipboard == machines.HELD.action
         await pilot.press("escape")
@@ -415,7 +415,7 @@ async def test_help_lists_every_action_of_every_tab_once(stage: Stage) -> None:
     async with stage.app.run_test(size=(200, 60)) as pilot:
         await press(pilot, "question_mark")
         modal = stage.screen(LinesSheet)
-        text = "\n".join("".join(t for t, _ in line) for line in modal.sheet.content)
+        text = "\n".join("".join(t for t, _ in line) for line in modal.pane.content)
         for action in (
             one for tab in TABS for one in tab_actions(tab.id) if one.help and not one.id.startswith("show_tab")
         ):
@@ -433,8 +433,8 @@ async def test_the_whole_help_fits_on_120x40_in_two_columns(stage: Stage, tab: T
     async with stage.opened(machines.pair()) as pilot:
         await press(pilot, str(TABS.index(tab) + 1), "question_mark")
         modal = stage.screen(LinesSheet)
-        assert str(modal.sheet.border_subtitle) == "Esc closes", "something is left below"
-        shown = modal.sheet.plain
+        assert str(modal.pane.border_subtitle) == "Esc closes", "something is left below"
+        shown = modal.pane.plain
         for group in help_groups(tab.id):
             assert group.title in shown
             assert group.rows[-1][1].split()[-1] in shown
@@ -446,9 +446,9 @@ async def test_the_help_is_one_column_on_a_narrow_terminal(stage: Stage) -> None
         await press(pilot, "4", "question_mark")
         modal = stage.screen(LinesSheet)
         assert [one.title for one in help_groups("probes")][:2] == ["First", "4 Probes"], "then this tab"
-        assert modal.sheet.plain.startswith("First")
+        assert modal.pane.plain.startswith("First")
         assert [keys.split()[0] for keys, _ in help_groups("probes")[0].rows] == list("↵/sKufP;?q")
-        assert "more below" in str(modal.sheet.border_subtitle)
+        assert "more below" in str(modal.pane.border_subtitle)
 
 
 def test_a_group_is_split_only_where_that_is_needed() -> None:
@@ -673,7 +673,7 @@ async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stag
         assert "s sort" not in stage.app.overview.keys.plain, "that is not what the key does"
         for key, said in (("s", "starts again on simulated GPUs"), ("d", "gpuwatch doctor prints every check")):
             await press(pilot, key)
-            assert said in stage.screen(LinesSheet).sheet.plain
+            assert said in stage.screen(LinesSheet).pane.plain
             await press(pilot, "escape")
             assert stage.app.screen is stage.app.overview, "nothing was left"
             assert not stage.app.next_command

@@ -66,7 +66,7 @@ async def test_the_cursor_stays_with_its_event_and_enter_opens_it(stage: Stage) 
         assert screen.event_list.item_under_cursor is chosen
         await press(pilot, "enter")
         assert isinstance(stage.app.screen, LinesSheet)
-        assert "process.exited · fact" in stage.app.screen.sheet.plain
+        assert "process.exited · fact" in stage.app.screen.pane.plain
 
 
 async def test_nothing_has_happened(stage: Stage) -> None:

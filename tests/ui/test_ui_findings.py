@@ -101,7 +101,7 @@ async def test_from_the_symptom_to_the_cause_it_takes_two_keys(make_stage: Calla
         assert isinstance(stage.app.screen, EvidenceSheet)
         await press(pilot, "p")
         sheet = stage.screen(CauseSheet)
-        assert "Common mistakes" in sheet.sheet.plain
+        assert "Common mistakes" in sheet.pane.plain
         await press(pilot, "escape", "escape", "5", "p")
         assert isinstance(stage.app.screen, CauseSheet)
 
@@ -111,17 +111,17 @@ async def test_an_open_sheet_tells_what_is_known_now(stage: Stage, keys: Sequenc
     async with stage.opened(msgspec.structs.replace(machines.pair(), findings=(machines.HELD,))) as pilot:
         await press(pilot, *keys)
         sheet = stage.screen(EvidenceSheet)
-        assert "idle for 14 min" in sheet.sheet.plain
+        assert "idle for 14 min" in sheet.pane.plain
         evidence = (*machines.HELD.evidence, *(f"line {number}" for number in range(4)))
         later = msgspec.structs.replace(machines.HELD, title="idle for 99 min", evidence=evidence, action="ask alice")
         stage.push(msgspec.structs.replace(machines.pair(2), findings=(later,)))
-        await until(pilot, lambda: "idle for 99 min" in sheet.sheet.plain and "→ ask alice" in sheet.sheet.plain)
+        await until(pilot, lambda: "idle for 99 min" in sheet.pane.plain and "→ ask alice" in sheet.pane.plain)
         assert stage.app.screen is sheet
         await pilot.press("c")
         assert stage.app.clipboard == "ask alice"
         stage.push(msgspec.structs.replace(machines.pair(4), findings=()))
         gone = "No problems found" if keys == "f" else "idle for 99 min"
-        await until(pilot, lambda: gone in sheet.sheet.plain)
+        await until(pilot, lambda: gone in sheet.pane.plain)
 
 
 async def test_healthy_is_shown_with_what_was_checked(make_stage: Callable[..., Stage]) -> None:
@@ -137,7 +137,7 @@ async def test_healthy_is_shown_with_what_was_checked(make_stage: Callable[..., 
         assert "looked for: heat" in screen.evidence.plain
         await press(pilot, "1", "f")
         sheet = stage.screen(EvidenceSheet)
-        assert "looked for: heat" in sheet.sheet.plain
+        assert "looked for: heat" in sheet.pane.plain
 
 
 @every(CAUSES)

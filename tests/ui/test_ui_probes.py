@@ -302,12 +302,12 @@ async def test_enter_opens_a_run_and_the_settings_of_what_has_none(stage: Stage,
         screen.draw(stage.app.session.view())
         await press(pilot, "enter")
         sheet = stage.screen(LinesSheet)
-        text = "\n".join("".join(t for t, _ in line) for line in sheet.sheet.content)
+        text = "\n".join("".join(t for t, _ in line) for line in sheet.pane.content)
         for part in ("Device map", "Fallbacks", "GPU:7", "placement.device-missing", "End of the log", "gpu_device.cc"):
             assert part in text
         await press(pilot, "e")
         code = stage.screen(LinesSheet)
-        assert "import tensorflow as tf" in "\n".join("".join(t for t, _ in line) for line in code.sheet.content)
+        assert "import tensorflow as tf" in "\n".join("".join(t for t, _ in line) for line in code.pane.content)
         await pilot.press("c", "escape")
         assert "import tensorflow as tf" in stage.app.clipboard
 

@@ -53,7 +53,7 @@ def ended(child: Child) -> int:
 
 def marked(sheet: LinesSheet[Any]) -> list[str]:
     """The selected line, recognized without colours."""
-    return [line.rstrip()[:7] for line in sheet.sheet.plain.split("\n") if "▶" in line]
+    return [line.rstrip()[:7] for line in sheet.pane.plain.split("\n") if "▶" in line]
 
 
 async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage, sleepers: list[Child]) -> None:
@@ -61,15 +61,15 @@ async def test_the_sheet_names_the_process_and_enter_sends_nothing(stage: Stage,
         await press(pilot, "K")
         sheet = stage.screen(SignalSheet)
         for part in (str(sleepers[0].pid), "alice", "python sleeper.py --for 60", "20", "INT", "TERM", "KILL"):
-            assert part in sheet.sheet.plain
+            assert part in sheet.pane.plain
         assert marked(sheet) == ["▶  Canc"]
-        assert "Cancel  send nothing  Enter" in sheet.sheet.plain
-        assert "lets it clean up  y" in sheet.sheet.plain
-        assert str(sheet.sheet.border_subtitle).startswith("↵ sends nothing")
+        assert "Cancel  send nothing  Enter" in sheet.pane.plain
+        assert "lets it clean up  y" in sheet.pane.plain
+        assert str(sheet.pane.border_subtitle).startswith("↵ sends nothing")
         await pilot.press("down", "down")
         assert marked(sheet) == ["▶  TERM"]
-        assert "y  Enter" in sheet.sheet.plain
-        assert str(sheet.sheet.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} sleeper.py")
+        assert "y  Enter" in sheet.pane.plain
+        assert str(sheet.pane.border_subtitle).startswith(f"↵ sends TERM to {sleepers[0].pid} sleeper.py")
         for keys, said in ((("escape",), ""), (("K", "n"), ""), (("K", "enter"), "nothing was sent")):
             await press(pilot, *keys)
             assert stage.app.screen is stage.app.overview
@@ -93,7 +93,7 @@ async def test_arrows_choose_another_signal(
 async def test_what_a_program_is_called_is_no_markup(stage: Stage, sleepers: list[Child]) -> None:
     async with stage.opened(machine(msgspec.structs.replace(row(sleepers[0]), command="[red]x[/] \\"))) as pilot:
         await press(pilot, "K", "down")
-        assert "[red]x[/] \\" in stage.app.screen.sheet._border_subtitle.plain  # type: ignore[attr-defined]
+        assert "[red]x[/] \\" in stage.app.screen.pane._border_subtitle.plain  # type: ignore[attr-defined]
 
 
 async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
@@ -103,7 +103,7 @@ async def test_the_chosen_column_of_the_menu_has_a_mark(stage: Stage) -> None:
         assert marked(menu) == ["▶● GPU-"]
         await pilot.press("up")
         assert marked(menu) == ["▶  VISI"]
-        assert " ● GPU-MEM" in menu.sheet.plain
+        assert " ● GPU-MEM" in menu.pane.plain
 
 
 @pytest.mark.parametrize("size", [(120, 40), (60, 14)])
@@ -123,7 +123,7 @@ async def test_a_typed_name_goes_to_its_column(stage: Stage) -> None:
             await pilot.press("s", *column.title.lower())
             menu = stage.app.screen
             assert isinstance(menu, SortMenu), column.id
-            assert column.help in menu.sheet.plain, "not cut"
+            assert column.help in menu.pane.plain, "not cut"
             await press(pilot, "enter")
             assert stage.app.overview.processes.sort_column == column.id
             hidden = column.id not in stage.app.overview.processes.columns_on_screen
@@ -139,7 +139,7 @@ async def test_a_word_for_a_filter_is_no_keys_of_a_sheet(stage: Stage) -> None:
     async with stage.opened(machines.pair(), size=(80, 24)) as pilot:
         await press(pilot, "question_mark", "slash", *"fqw4")
         sheet = stage.screen(LinesSheet)
-        assert "nothing to filter here" in sheet.sheet._border_subtitle.plain  # type: ignore[union-attr]
+        assert "nothing to filter here" in sheet.pane._border_subtitle.plain  # type: ignore[union-attr]
         await press(pilot, "escape")
         assert stage.app.screen is stage.app.overview
 
@@ -161,7 +161,7 @@ async def test_tags_collect_processes_and_each_gets_it_once(stage: Stage, sleepe
         assert "signal 2" in stage.app.overview.keys.plain
         await press(pilot, "K")
         assert isinstance(stage.app.screen, SignalSheet)
-        assert "to 2 processes" in str(stage.app.screen.sheet.border_title)
+        assert "to 2 processes" in str(stage.app.screen.pane.border_title)
         await press(pilot, "y")
         assert [ended(one) for one in sleepers] == [-signal.SIGTERM] * 2
         assert "TERM delivered to 2 processes" in stage.app.overview.keys.plain
@@ -198,8 +198,8 @@ async def test_what_cannot_be_identified_is_not_offered(stage: Stage) -> None:
     async with stage.opened(machine(machines.denied_process())) as pilot:
         await press(pilot, "K")
         sheet = stage.screen(SignalSheet)
-        assert "another PID namespace" in sheet.sheet.plain
-        assert "KILL" not in sheet.sheet.plain
+        assert "another PID namespace" in sheet.pane.plain
+        assert "KILL" not in sheet.pane.plain
         await press(pilot, "down", "y")
         assert stage.app.screen is stage.app.overview
         assert "delivered" not in stage.app.overview.keys.plain
@@ -211,8 +211,8 @@ async def test_doubt_about_namespaces_is_shown(stage: Stage, sleepers: list[Chil
         await stage.show(pilot, msgspec.structs.replace(machine(row(sleepers[0])), findings=(elsewhere,)))
         await press(pilot, "K")
         sheet = stage.screen(SignalSheet)
-        assert "from another PID namespace" in sheet.sheet.plain
-        (chosen,) = (line for line in sheet.sheet.lines if line.highlighted)
+        assert "from another PID namespace" in sheet.pane.plain
+        (chosen,) = (line for line in sheet.pane.lines if line.highlighted)
         assert "Cancel" in "".join(text for text, _ in chosen.spans)
 
 
@@ -276,7 +276,7 @@ async def test_k_moves_up_and_says_once_where_the_signal_went(stage: Stage) -> N
 async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size: tuple[int, int]) -> None:
     async with stage.opened(machines.pair(), size=size) as pilot:
         await press(pilot, "K")
-        sheet = stage.app.screen.sheet  # type: ignore[attr-defined]
+        sheet = stage.app.screen.pane  # type: ignore[attr-defined]
         for keys, name in ((("down",), "INT"), (("down",), "TERM"), (("down",), "KILL"), (("up",), "TERM")):
             await press(pilot, *keys)
             (marked,) = (line for line in sheet.lines if line.highlighted)
@@ -290,7 +290,7 @@ async def test_the_marked_signal_is_the_one_that_enter_sends(stage: Stage, size:
 async def test_above_the_first_choice_the_facts_scroll_into_view(stage: Stage) -> None:
     async with stage.opened(machines.pair(), size=(60, 12)) as pilot:
         await press(pilot, "K")
-        sheet = stage.app.screen.sheet  # type: ignore[attr-defined]
+        sheet = stage.app.screen.pane  # type: ignore[attr-defined]
         await press(pilot, *["up"] * 4)
         assert "user" in sheet.plain
         await press(pilot, "down")

@@ -161,7 +161,7 @@ async def test_a_launcher_can_be_looked_at_tagged_and_signalled(stage: Stage) ->
         assert [one.pid for one in table.tagged] == [20], "a new sample keeps the tag"
         await press(pilot, "K")
         assert isinstance(stage.app.screen, SignalSheet)
-        assert "torchrun train.py --token •••" in stage.app.screen.sheet.plain
+        assert "torchrun train.py --token •••" in stage.app.screen.pane.plain
         await press(pilot, "escape", "up", "enter")
         screen = stage.screen(ProcessScreen)
         assert "20  alice" in screen.identity.plain

@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,6 +84,10 @@ class Interpreter(msgspec.Struct, frozen=True):
     """``12.6``, for PyTorch only; None if unknown."""
 
 
+ChooseInterpreter = Callable[[str, str | None], Interpreter]
+"""Gives the interpreter for a framework, and the path that the user named; as :func:`choose_interpreter`."""
+
+
 class _BuildFacts(msgspec.Struct, frozen=True):
     """What ``_INSPECTION_SCRIPT`` prints."""
 
@@ -113,6 +117,24 @@ def choose_interpreter(framework: str, python: str | None) -> Interpreter:
         if (interpreter := find_framework(candidate, framework)) is not None:
             return interpreter
     raise _missing_error(framework, sys.executable, _NOT_INSTALLED)
+
+
+def find_interpreters(
+    frameworks: Iterable[str],
+    python: str | None,
+    choose: ChooseInterpreter = choose_interpreter,
+) -> dict[str, Interpreter]:
+    """An interpreter for each framework; if only PyTorch is missing, its probes are skipped."""
+    distinct = dict.fromkeys(frameworks)
+    interpreters: dict[str, Interpreter] = {}
+    for framework in distinct:
+        try:
+            interpreters[framework] = choose(framework, python)
+        except FrameworkMissing:
+            if framework == "tensorflow" or len(distinct) == 1:
+                raise
+            interpreters[framework] = Interpreter(python or sys.executable, framework, installed=False)
+    return interpreters
 
 
 def resolve_python(python: str) -> str:

@@ -17,6 +17,8 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
+WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
+"""What ``--workload`` takes: the work that a probe can do instead of its own."""
 MEASUREMENT_SECONDS = 1.0
 """Default length of a measurement."""
 DEADLINE_SECONDS = 180.0

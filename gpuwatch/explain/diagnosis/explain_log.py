@@ -29,8 +29,8 @@ from gpuwatch.explain.diagnosis.runs.op_fallbacks import fallbacks_in_log
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.failure_lines import NCCL_WARNING
 from gpuwatch.explain.logs.line_authors import without_summaries
-from gpuwatch.explain.logs.log_ending import KERAS_WORK, WORK, announces_work
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_ending import announces_work
+from gpuwatch.explain.logs.log_facts import KERAS_WORK, WORK, LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 

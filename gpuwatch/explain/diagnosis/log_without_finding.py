@@ -8,13 +8,13 @@ from itertools import takewhile
 
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, likely_info, warning_finding
-from gpuwatch.explain.diagnosis.rules.driver_failures import shows_only_tensorflow
 from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
 from gpuwatch.explain.diagnosis.rules.error_meanings import advice_in_message, meaning_by_kind, message_meaning
 from gpuwatch.explain.diagnosis.rules.program_error_messages import Meaning, row_named
 from gpuwatch.explain.logs import interrupts, log_ending
 from gpuwatch.explain.logs.device_names import is_gpu
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import FAILURE, KERAS_WORK, WORK, LogFacts
+from gpuwatch.explain.logs.log_frameworks import shows_only_tensorflow
 from gpuwatch.explain.logs.message_topics import topics_of
 
 NO_GPU_NAMED = "No errors found, but the log mentions no GPU: TensorFlow may have run on the CPU"
@@ -72,7 +72,7 @@ def default_finding(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """
     if (stopped := _interrupt_finding(log)) is not None:
         return stopped
-    if log.ending_kind == log_ending.FAILURE:
+    if log.ending_kind == FAILURE:
         meanings = ((message_meaning(line), line) for line in (log.ending_line, *log.last_lines))
         found = [(meaning, line) for meaning, line in meanings if meaning is not None]
         for meaning, _ in sorted(found, key=lambda item: item[0].key in _WRAPPER_KEYS)[:1]:
@@ -89,7 +89,7 @@ def default_finding(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title = known.title.format(quoted(log.error_of_every_item, _MAX_SHOWN_CHARS))
         return _warning_finding(known._replace(title=title), log.error_of_every_item)
     for topic, known in _TOPIC_MEANINGS.items():
-        worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK) and topic not in topics_of(log.last_line)
+        worked = log.ending_kind in (WORK, KERAS_WORK) and topic not in topics_of(log.last_line)
         if not worked and (lines := log.lines_of(topic)):
             return _warning_finding(known, *lines[:2])
     if log.nan_loss_line:
@@ -159,7 +159,7 @@ def _interrupt_finding(log: LogFacts) -> Finding | None:
         last = None
     line = log.interrupt_line or (f"{last.type}: {last.message}".rstrip(": ") if last is not None else "")
     if not line or "server.started" in log.topics:
-        failed = log.unexplained_failure_line or log.ending_kind == log_ending.FAILURE
+        failed = log.unexplained_failure_line or log.ending_kind == FAILURE
         if not line or failed or not interrupts.mentions_keyboard(log.interrupt_line):
             return None
         title = "The server was stopped by Ctrl+C (SIGINT); no failure in the log"

@@ -26,7 +26,7 @@ from gpuwatch.explain.logs.failure_lines import (
     reports_failure,
 )
 from gpuwatch.explain.logs.line_authors import MIN_SERVICE_LINES, gpu_related_lines, last_output_line, service_lines
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import FAILURE, KERAS_WORK, WORK, LogFacts
 from gpuwatch.explain.logs.log_line_text import (
     MAX_LINE_CHARS,
     bare_message,
@@ -44,13 +44,6 @@ from gpuwatch.explain.logs.progress_and_success_patterns import (
     SCRIPT_END,
     WORK_STARTS,
 )
-
-WORK = "work"
-KERAS_WORK = "keras"
-"""Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done: a group of
-:data:`~gpuwatch.explain.logs.progress_and_success_patterns.PROGRESS`.
-"""
-FAILURE = "failure"
 
 LAST_LINES = 60
 """Lines at the end of a log that are kept."""

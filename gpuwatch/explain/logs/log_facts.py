@@ -18,6 +18,12 @@ LINES_PER_TOPIC = 6
 _LINE_CHARS = 400
 _THREAD = re.compile(r"block: \[[\d,]+\], thread: \[[\d,]+\] ")
 """The kernel's thread whose assertion failed: thousands fail the same way."""
+WORK = "work"
+KERAS_WORK = "keras"
+"""Work of Keras' own progress bar, which only TensorFlow, JAX or PyTorch below it can have done: a group of
+:data:`~gpuwatch.explain.logs.progress_and_success_patterns.PROGRESS`.
+"""
+FAILURE = "failure"
 
 
 class IgnoredGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +192,7 @@ class LogFacts(msgspec.Struct, kw_only=True):
     reported_end_line_number: int = 0
     """Its number."""
     ending_kind: str = ""
-    """What the last lines show: ``work``, ``keras``, ``failure`` or nothing
+    """What the last lines show: :data:`WORK`, :data:`KERAS_WORK`, :data:`FAILURE` or nothing
     (:mod:`gpuwatch.explain.logs.log_ending`)."""
     ending_line: str = ""
     """The line that shows it."""

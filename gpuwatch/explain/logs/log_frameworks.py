@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import KERAS_WORK, LogFacts
 
 FRAMEWORK_WORDS = (
     ("bitsandbytes", "bitsandbytes"), ("cuda_setup", "bitsandbytes"), ("cuda setup", "bitsandbytes"),
@@ -91,6 +91,11 @@ def only_imported_tensorflow(facts: LogFacts, *, placed: bool) -> bool:
     cudart = "cuda.missing-library" in facts.topics and all("cudart" in library for library in missing)
     started = "tensorflow.started" in facts.topics
     return cudart and not started and not facts.errors and not _used_tensorflow(facts, placed=placed)
+
+
+def shows_only_tensorflow(facts: LogFacts) -> bool:
+    """Whether nothing in a log shows the work of another framework than TensorFlow."""
+    return not {*facts.frameworks} - {"tensorflow"} and facts.ending_kind in ("", KERAS_WORK)
 
 
 def _used_tensorflow(facts: LogFacts, *, placed: bool, xla: bool = False) -> bool:

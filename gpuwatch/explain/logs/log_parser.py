@@ -17,7 +17,7 @@ from gpuwatch.core.safe_text import cut_line
 from gpuwatch.explain.logs import log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_authors import program_lines
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import KERAS_WORK, WORK, LogFacts
 from gpuwatch.explain.logs.log_frameworks import (
     drop_unused_frameworks,
     frameworks_in_warnings,
@@ -296,12 +296,12 @@ class LogParser:
         kept, printed = program_lines([*last_lines], whole=len(last_lines) < log_ending.LAST_LINES)
         end = log_ending.end_of(kept, is_server="server.started" in facts.topics)
         line, placed = end.line, bool(self._placements.result())
-        worked = end.kind in (log_ending.WORK, log_ending.KERAS_WORK)
+        worked = end.kind in (WORK, KERAS_WORK)
         if worked:
             if "memory.retried" in facts.topics or self._worked_after_dumps(line):
                 self._ooms_continued_after = facts.topics.get("memory.oom", 0)
             self._messages.forget_warnings(line)
-            if end.kind == log_ending.WORK and only_imported_tensorflow(facts, placed=placed):
+            if end.kind == WORK and only_imported_tensorflow(facts, placed=placed):
                 facts.missing_libraries.clear()
                 facts.forget("cuda.missing-library")
         since = itertools.takewhile(lambda text: not line or line not in undecorated(text), reversed(last_lines))
@@ -311,7 +311,7 @@ class LogParser:
         self._add_frameworks_of_frames()
         if facts.errors and facts.errors[-1].type == "KeyboardInterrupt":
             self._reported_ends.forget_unstarted_command(facts.last_error_line or 0)
-        worked_without_tensorflow = end.kind == log_ending.WORK and "tensorflow" not in line
+        worked_without_tensorflow = end.kind == WORK and "tensorflow" not in line
         drop_unused_frameworks(facts, placed=placed, worked=worked_without_tensorflow)
         self._failed_items.store_in(facts, last_lines)
         log_ending.store_last_lines(facts, last_lines, end, printed)

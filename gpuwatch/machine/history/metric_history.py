@@ -11,7 +11,7 @@ from typing import overload
 
 from gpuwatch.core.model.reading import number
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
-from gpuwatch.machine.history.gone_gpus import forget_gone
+from gpuwatch.machine.history.gone_gpus import LastProcesses, forget_gone
 
 _GAP = nan
 _SPARE_SAMPLES = 64
@@ -107,7 +107,7 @@ class History:
         self._devices: tuple[Device, ...] | None = None
         """Devices of the last sample, to find what has changed."""
         self._processes: tuple[Process, ...] = ()
-        self._lost_holders: dict[str, tuple[Process, ...]] = {}
+        self.last_processes = LastProcesses()
 
     def add(self, snapshot: Snapshot) -> None:
         """Appends every numeric reading; missing devices get a gap."""
@@ -119,7 +119,7 @@ class History:
             self.sample_count += 1
             self._times.append(snapshot.taken_at.timestamp())
             return
-        self._remember_holders(before, snapshot)
+        self.last_processes.update_from(self._devices or (), before, snapshot)
         values: dict[tuple[str, str], float] = {}
         for device in snapshot.devices:
             for metric_id, value in device.readings.items():
@@ -128,19 +128,6 @@ class History:
                     values[device.uuid, metric_id] = as_number
         self.add_numbers(snapshot.taken_at.timestamp(), values)
         self._devices = snapshot.devices
-
-    def _remember_holders(self, before: Sequence[Process], now: Snapshot) -> None:
-        """Remembers the processes of a device that has stopped answering."""
-        known = {device.uuid: device for device in self._devices or ()}
-        for device in now.devices:
-            if "memory.used_bytes" in device.readings:
-                self._lost_holders.pop(device.uuid, None)
-            elif device.uuid in known and "memory.used_bytes" in known[device.uuid].readings:
-                self._lost_holders[device.uuid] = tuple(row for row in before if row.device_uuid == device.uuid)
-
-    def lost_holders(self, uuid: str) -> tuple[Process, ...]:
-        """The last known processes of a device that does not answer."""
-        return self._lost_holders.get(uuid, ())
 
     def _put_changes(self, before: Sequence[Device], now: Sequence[Device]) -> None:
         """Appends only changed readings: in most samples there are few."""
@@ -165,7 +152,7 @@ class History:
     def add_numbers(self, at: float, values: Mapping[tuple[str, str], float]) -> None:
         """Appends a sample, by device UUID and metric id; all other metrics get a gap."""
         self.add_columns((at,), {key: (value,) for key, value in values.items()})
-        forget_gone({uuid for uuid, _ in values}, self._series, self._last_numbers, self._lost_holders)
+        forget_gone({uuid for uuid, _ in values}, self._series, self._last_numbers, self.last_processes)
 
     def add_columns(self, times: Sequence[float], columns: Mapping[tuple[str, str], Sequence[float | None]]) -> None:
         """Appends samples; each column has as many values, None for a gap. All other metrics get gaps."""
@@ -236,10 +223,10 @@ class History:
         self._last_numbers = other._last_numbers | self._last_numbers
 
     def remember_lost(self, device: Device, processes: Iterable[Process]) -> None:
-        """Makes :meth:`last_number` and :meth:`lost_holders` tell what a device last had that no longer answers."""
+        """Makes :meth:`last_number` and :attr:`last_processes` tell what a device last had that no longer answers."""
         values = ((name, number(value)) for name, value in device.readings.items())
         self._last_numbers |= {(device.uuid, name): value for name, value in values if value is not None}
-        self._lost_holders[device.uuid] = tuple(row for row in processes if row.device_uuid == device.uuid)
+        self.last_processes.remember(device.uuid, processes)
 
     @property
     def times(self) -> Sequence[float]:
@@ -254,7 +241,7 @@ class History:
         then.sample_count = self.sample_count - (len(times) - keep)
         then._times.extend(times[:keep])
         then.fall_back_to(self)
-        then._lost_holders = self._lost_holders
+        then.last_processes = self.last_processes
         for key, series in self._series.items():
             if metrics is not None and key[1] not in metrics:
                 continue

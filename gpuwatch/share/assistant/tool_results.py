@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.masking.masked_documents import masked, masked_for_sending
 from gpuwatch.core.masking.redactor import Redactor
@@ -35,7 +36,7 @@ _MAX_PATHS = 60
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.Z+-]*$")
 _MAX_UNSHORTENED = 4
 """Lists that are no longer stay whole: what is short has a fixed length, or is the point of the answer."""
-_NEVER_SHORTENED = frozenset({"findings", "checks", "chosen", "causes"})
+_SHORTENED_LAST = frozenset({"findings", "checks", "chosen", "causes"})
 """Lists that stay whole as long as others can be shortened."""
 _LISTS_WITH_LISTS = frozenset({"runs", "trials", "devices"})
 """Lists that keep their entries as long as the lists in these can be shortened."""
@@ -55,7 +56,7 @@ def bounded_document(document: dict[str, Any], notes: Sequence[str] = ()) -> dic
     """
     cut_texts: dict[str, int] = {}
     result: dict[str, Any] = _with_texts_cut(document, "", cut_texts)
-    left_out = [*notes, *(f"{path}: {count} long texts are shortened" for path, count in cut_texts.items())]
+    left_out = [*notes, *(f"{path}: {count_text(count, 'long text')} shortened" for path, count in cut_texts.items())]
     shortened: dict[int, tuple[str, list[Any], int]] = {}
     """Path, the list as it is now, and its length before."""
     steps = 0
@@ -125,7 +126,7 @@ def _largest_list(document: dict[str, Any], *, spare: bool) -> tuple[str, list[A
 def _lists(value: Any, path: str, *, spare: bool) -> Iterable[tuple[str, list[Any]]]:
     if isinstance(value, dict):
         for name, item in value.items():
-            if not (spare and name in _NEVER_SHORTENED):
+            if not (spare and name in _SHORTENED_LAST):
                 yield from _lists(item, f"{path}.{name}" if path else name, spare=spare)
     elif isinstance(value, list):
         if len(value) > _MAX_UNSHORTENED and not (spare and path in _LISTS_WITH_LISTS):

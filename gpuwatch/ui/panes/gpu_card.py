@@ -250,7 +250,9 @@ def _lost_device(
     """Its state, the last processes seen on it, and its history in dim dots if there is room."""
     height = layout.card_height - 2
     builders = [LineBuilder(inner).add(cut_to_width(printable(text), inner), style)]
-    held = sorted(view.history.lost_holders(device.uuid), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0))
+    held = sorted(
+        view.history.last_processes.get(device.uuid, ()), key=lambda row: -(row.number("gpu_memory_bytes") or 0.0)
+    )
     if held and height > 1:
         names = [f"{units.memory(row.number('gpu_memory_bytes'))} {owner_and_pid(row)}" for row in held]
         held_text = cut_to_width(" · ".join(names), inner - 10)

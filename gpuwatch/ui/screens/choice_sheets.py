@@ -90,10 +90,10 @@ class ChoiceSheet(LinesSheet[None]):
         self._ids = [choice.id for choice in choices(self._chosen)]
         self._order = self._ordered_ids(self._chosen)
         """Order of the lines: what is switched off keeps its place until the sheet closes."""
-        sheet = SheetPane([], cursor=0, wrap=self._lines, notes=self._help)
-        sheet.ending = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
-        sheet.always_shows_ending = True
-        super().__init__(title, [], sheet=sheet)
+        pane = SheetPane([], cursor=0, wrap=self._lines, notes=self._help)
+        pane.ending = "space on/off  Shift+↑↓ move  Del default  type a name  Esc done"
+        pane.always_shows_ending = True
+        super().__init__(title, [], pane=pane)
 
     def _ordered_ids(self, chosen: Sequence[str]) -> list[str]:
         """The choices that are on, in order, then the rest in the order of the table."""
@@ -112,7 +112,7 @@ class ChoiceSheet(LinesSheet[None]):
 
     @property
     def _under_cursor(self) -> Choice:
-        return self.choices[self.sheet.cursor or 0]
+        return self.choices[self.pane.cursor or 0]
 
     def action_switch(self) -> None:
         """Shows or hides the choice under the cursor; the last one stays on."""
@@ -144,11 +144,11 @@ class ChoiceSheet(LinesSheet[None]):
 
     def _apply(self, name: str) -> None:
         self._changed(tuple(self._chosen))
-        self.sheet.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == name)
-        self.sheet.resized()
+        self.pane.cursor = next(number for number, choice in enumerate(self.choices) if choice.id == name)
+        self.pane.resized()
 
     def clicked(self, row: int, event: events.Click) -> None:
-        self.sheet.cursor = row
+        self.pane.cursor = row
         self.action_switch()
 
     # The sheet
@@ -212,19 +212,19 @@ class SortMenu(LinesSheet[None]):
         ]
         cursor = next((number for number, column in enumerate(columns) if column.id == current), 0)
         super().__init__("Sort by", lines, cursor=cursor)
-        self.sheet.styles.width = max(width_of(column.help) for column in columns) + _OTHER_CELLS
-        self.sheet.styles.max_width = "100%"
+        self.pane.styles.width = max(width_of(column.help) for column in columns) + _OTHER_CELLS
+        self.pane.styles.max_width = "100%"
 
     def on_mount(self) -> None:
-        self.sheet.ending = f"{key_name(self, '↵')} sorts  type a name  Esc closes"
-        self.sheet.always_shows_ending = True
+        self.pane.ending = f"{key_name(self, '↵')} sorts  type a name  Esc closes"
+        self.pane.always_shows_ending = True
 
     @property
     def names(self) -> list[str]:
         return [column.title for column in self._columns]
 
     def action_choose(self) -> None:
-        self._choose_column(self.sheet.cursor or 0)
+        self._choose_column(self.pane.cursor or 0)
 
     def _choose_column(self, number: int) -> None:
         self.dismiss(None)

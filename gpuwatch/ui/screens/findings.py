@@ -316,14 +316,14 @@ class EvidenceSheet(LinesSheet[None]):
 
     def _refresh_entry(self) -> None:
         lines, entry = self._read()
-        if lines != self.sheet.content:
+        if lines != self.pane.content:
             self._take_entry(entry)
-            self.sheet.replace(lines)
+            self.pane.replace(lines)
 
     def _take_entry(self, entry: Entry | None) -> None:
         self._to_copy, self._cause = action_of(entry), cause_of(entry)
         keys = [*(["c copies the action"] if self._to_copy else []), *(["p cause page"] if self._cause else [])]
-        self.sheet.ending = "  ".join([*keys, "Esc closes"])
+        self.pane.ending = "  ".join([*keys, "Esc closes"])
 
     def action_page(self) -> None:
         if self._cause:

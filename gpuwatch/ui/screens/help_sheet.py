@@ -174,8 +174,8 @@ class HelpSheet(LinesSheet[None]):
     def __init__(self, tab: str, key_name: Callable[[str], str], *, replay: bool = False) -> None:
         """``key_name`` spells a key as the terminal can show it; ``replay``: whether a recording is shown."""
         found = help_groups(tab, key_name, replay=replay)
-        sheet = SheetPane(help_lines(found, 0), wrap=partial(help_lines, found))
-        sheet.styles.width = "100%"
-        sheet.styles.max_width = _MAX_WIDTH_COLUMNS
-        sheet.styles.max_height = "100%"
-        super().__init__("Keys", [], sheet=sheet)
+        pane = SheetPane(help_lines(found, 0), wrap=partial(help_lines, found))
+        pane.styles.width = "100%"
+        pane.styles.max_width = _MAX_WIDTH_COLUMNS
+        pane.styles.max_height = "100%"
+        super().__init__("Keys", [], pane=pane)

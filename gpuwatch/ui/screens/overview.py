@@ -228,7 +228,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
 
         back: SpanLines = [[("Back to this page: ", "dim"), ("gpuwatch", "key")]]
         sheet = LinesSheet[bool](title, [[(does, "text")], *back], keys={"enter": True})
-        sheet.sheet.ending = f"{self.gpuwatch.key_name('↵')} goes on  Esc stays here"
+        sheet.pane.ending = f"{self.gpuwatch.key_name('↵')} goes on  Esc stays here"
         self.app.push_screen(sheet, answered)
 
     def action_reverse(self) -> None:

@@ -16,9 +16,9 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.core.parsing import parse_integer
 from gpuwatch.core.safe_text import printable
-from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, WORKLOADS
 from gpuwatch.session.background_probes import ProbeParameters
-from gpuwatch.session.probe_batch import WORKLOADS, Preflight
+from gpuwatch.session.probe_batch import Preflight
 from gpuwatch.share.reports.report_elements import GLYPHS, Content, Table
 from gpuwatch.share.reports.run_report import run_content
 from gpuwatch.ui.details.finding_lines import entry_lines
@@ -288,8 +288,8 @@ class RunSheet(LinesSheet[str]):
         title = f"{run.config} · {run.started_at:%Y-%m-%d %H:%M:%S}"
         keys = {"enter": None, "e": "code", "o": "report", "y": "command"}
         super().__init__(title, run_lines(run, width), keys=keys)
-        self.sheet.styles.max_width = width + 6
-        self.sheet.ending = "e as code  o report  y copy command  Esc closes"
+        self.pane.styles.max_width = width + 6
+        self.pane.ending = "e as code  o report  y copy command  Esc closes"
 
 
 class CodeSheet(LinesSheet[None]):
@@ -298,7 +298,7 @@ class CodeSheet(LinesSheet[None]):
     def __init__(self, title: str, source: str) -> None:
         lines = [_code_spans(line) for line in source.splitlines()]
         super().__init__(f"{title} as code", lines, to_copy=source, keys={"e": None})
-        self.sheet.ending = "c copies  Esc closes"
+        self.pane.ending = "c copies  Esc closes"
 
 
 def _code_spans(line: str) -> list[tuple[str, str]]:

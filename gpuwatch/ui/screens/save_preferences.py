@@ -56,4 +56,4 @@ class BrokenFile(LinesSheet[bool]):
             [(printable(str(other)), "strong")],
         ]
         super().__init__("Not saved", lines, keys={"enter": True, "w": None})
-        self.sheet.ending = "Enter saves to the other file, Esc closes"
+        self.pane.ending = "Enter saves to the other file, Esc closes"

@@ -131,7 +131,7 @@ class SheetPane(ScrollingPane, can_focus=True):
 
 
 class LinesSheet(SheetScreen[Result], Generic[Result]):
-    """A sheet of lines. Esc, q, the key that opened it and a click outside close it."""
+    """A sheet of lines. Esc, q, F1, ?, a click outside and the ``keys`` of the sheet close it."""
 
     BINDINGS = sheet_bindings(
         {
@@ -151,7 +151,7 @@ class LinesSheet(SheetScreen[Result], Generic[Result]):
         lines: SpanLines,
         *,
         cursor: int | None = None,
-        sheet: SheetPane | None = None,
+        pane: SheetPane | None = None,
         to_copy: str = "",
         keys: Mapping[str, Result | None] | None = None,
     ) -> None:
@@ -161,12 +161,12 @@ class LinesSheet(SheetScreen[Result], Generic[Result]):
         self._type_ahead = TypeAhead()
         self._typing_filter = False
         """Whether the user types a filter as in a table, although sheets have none: its letters are then no keys."""
-        self.sheet = sheet or SheetPane(lines, cursor=cursor)
-        self.sheet.border_title = title.replace("[", r"\[")
+        self.pane = pane or SheetPane(lines, cursor=cursor)
+        self.pane.border_title = title.replace("[", r"\[")
         self._to_copy = to_copy
 
     def compose(self) -> ComposeResult:
-        yield self.sheet
+        yield self.pane
 
     async def on_key(self, event: events.Key) -> None:
         """A key of this sheet closes it, and so does a tab's number, which opens that tab, if there is no cursor."""
@@ -178,14 +178,14 @@ class LinesSheet(SheetScreen[Result], Generic[Result]):
         elif event.character == "/" or (self._typing_filter and event.is_printable):  # a word for a filter is no keys
             event.stop()
             self._typing_filter = True
-            self.sheet.ending, self.sheet.always_shows_ending = "nothing to filter here  Esc closes", True
-            self.sheet.redraw()
+            self.pane.ending, self.pane.always_shows_ending = "nothing to filter here  Esc closes", True
+            self.pane.redraw()
         elif event.key == "c" and self._to_copy:
             event.stop()
             self.app.copy_to_clipboard(self._to_copy)
-            self.sheet.ending = "copied  Esc closes"
-            self.sheet.redraw()
-        elif self.sheet.cursor is None and event.character is not None and event.character.isdecimal():
+            self.pane.ending = "copied  Esc closes"
+            self.pane.redraw()
+        elif self.pane.cursor is None and event.character is not None and event.character.isdecimal():
             number = int(event.character)
             if 1 <= number <= len(TABS):
                 event.stop()
@@ -204,9 +204,9 @@ class LinesSheet(SheetScreen[Result], Generic[Result]):
         """
         if not self.names:
             return False
-        found = self._type_ahead.find_line(self.names, char, self.sheet.cursor or 0)
+        found = self._type_ahead.find_line(self.names, char, self.pane.cursor or 0)
         if found is not None:
-            self.sheet.move_by(found - (self.sheet.cursor or 0))
+            self.pane.move_by(found - (self.pane.cursor or 0))
         elif not self._type_ahead.continues_name(char):
             return False
         else:
@@ -215,15 +215,15 @@ class LinesSheet(SheetScreen[Result], Generic[Result]):
 
     def action_move(self, rows: int) -> None:
         self._type_ahead.forget()
-        self.sheet.move_by(rows)
+        self.pane.move_by(rows)
 
     def on_click(self, event: events.Click) -> None:
         """A click outside closes the sheet."""
-        inside = self.sheet.content_region
-        if not self.sheet.region.contains(event.screen_x, event.screen_y):
+        inside = self.pane.content_region
+        if not self.pane.region.contains(event.screen_x, event.screen_y):
             self.dismiss(None)
         elif inside.contains(event.screen_x, event.screen_y):
-            row = self.sheet.row_at(event.screen_y - inside.y)
+            row = self.pane.row_at(event.screen_y - inside.y)
             if row is not None:
                 self.clicked(row, event)
 
@@ -305,7 +305,7 @@ class ActionSheet(LinesSheet[Result], Generic[Result]):
             for name, text, _, key in choices
         ]
         self._choices = ActionPane(lines, [choice.effect for choice in choices], chosen)
-        super().__init__(title, lines, sheet=self._choices)
+        super().__init__(title, lines, pane=self._choices)
 
     async def on_key(self, event: events.Key) -> None:
         """The key of a choice takes it."""
@@ -322,11 +322,11 @@ class ActionSheet(LinesSheet[Result], Generic[Result]):
         self.take(self._choices.choice)
 
     def clicked(self, row: int, event: events.Click) -> None:
-        sheet = self._choices
-        number = sheet.choice_at(row)
+        pane = self._choices
+        number = pane.choice_at(row)
         if number is not None:
-            taken = sheet.choice == number and event.chain == 2
-            sheet.choice = number
-            sheet.redraw()
+            taken = pane.choice == number and event.chain == 2
+            pane.choice = number
+            pane.redraw()
             if taken:
                 self.take(number)

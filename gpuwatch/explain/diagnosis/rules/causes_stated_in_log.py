@@ -16,7 +16,8 @@ from gpuwatch.explain.diagnosis.reference.advice_table import TENSORFLOW, framew
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule
 from gpuwatch.explain.diagnosis.rules.driver_failures import CUDA_ERROR_ADVICE
 from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, error_lines, raised_at
-from gpuwatch.explain.logs import cuda_errors, log_ending
+from gpuwatch.explain.logs import cuda_errors
+from gpuwatch.explain.logs.log_facts import KERAS_WORK, WORK
 from gpuwatch.explain.logs.message_topics import states_explicitly
 from gpuwatch.explain.logs.removed_api import find_removed_api
 
@@ -72,7 +73,7 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
     """One finding for each cause that the log states."""
     log = evidence.log
     no_driver = log.lines_of("driver.not-running")
-    worked = log.ending_kind in (log_ending.WORK, log_ending.KERAS_WORK)
+    worked = log.ending_kind in (WORK, KERAS_WORK)
     for cause, row in STATED_CAUSES.items():
         lines, expected = error_lines(evidence, cause)
         if not lines:

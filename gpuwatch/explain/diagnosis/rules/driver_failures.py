@@ -20,8 +20,9 @@ from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, lik
 from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
-from gpuwatch.explain.logs import cuda_errors, log_ending
+from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_frameworks import shows_only_tensorflow
 from gpuwatch.explain.logs.message_topics import states_explicitly
 
 _DRIVER_COMPLAINTS = word_set(
@@ -69,7 +70,7 @@ _WORKS_ELSEWHERE_ACTION = (
 )
 RECREATE_CONTAINER_ACTION = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
 DRIVER_CAPABILITIES_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
-"""Advice if only one of the driver's two libraries is present."""
+"""Advice if only one of libcuda and NVML (libnvidia-ml), libraries of the driver, is present."""
 CUDA_ERROR_ADVICE = {int(row.key): row.action for row in section_rows("state")}
 
 
@@ -127,11 +128,6 @@ def _missing_driver_advice(evidence: Evidence) -> str:
     """The advice of the source that read this machine; from a log alone its machine is unknown."""
     stated = next((problem.hint for problem in _problems(evidence) if problem.reason == "driver.missing"), "")
     return stated.removesuffix(TRY_SIMULATED_GPUS) or missing_driver_action(None)
-
-
-def shows_only_tensorflow(log: LogFacts) -> bool:
-    """Whether nothing in the log shows the work of another framework than TensorFlow."""
-    return not {*log.frameworks} - {"tensorflow"} and log.ending_kind in ("", log_ending.KERAS_WORK)
 
 
 @rule("driver.missing", "container.lost-devices", "driver.bad-state")
@@ -197,7 +193,7 @@ def driver_missing(evidence: Evidence) -> Iterator[Finding]:
 
 @rule("driver.missing", needs="log")
 def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Finding]:
-    """Only one of the driver's two libraries is present: a container that got only a part of the driver."""
+    """libcuda or NVML cannot be loaded: a container got only a part of the driver, or there is no driver."""
     if evidence.gpu_usable or evidence.driver_answers is False:
         return
     error, lines = log.cuinit_error, log.lines_of("cuda.missing-library")

@@ -31,8 +31,7 @@ from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, rul
 from gpuwatch.explain.diagnosis.rules.driver_failures import complains_about_driver
 from gpuwatch.explain.diagnosis.rules.error_evidence import NO_NCCL, error_lines, raised_for
 from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
-from gpuwatch.explain.logs.log_ending import WORK
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import WORK, LogFacts
 from gpuwatch.explain.logs.message_topics import states_explicitly
 from gpuwatch.explain.logs.missing_libraries import LIBDEVICE
 

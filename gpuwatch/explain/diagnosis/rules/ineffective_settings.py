@@ -48,7 +48,10 @@ _MIN_NAME_SIMILARITY = 0.7
 
 @rule("config.too-late", "config.inconsistent")
 def settings_without_effect(evidence: Evidence) -> Iterator[Finding]:
-    """A program asked for a setting that TensorFlow does not have, also if it caught the error."""
+    """Settings that a program asked for and that are not in effect, also if it caught the error.
+
+    They were made too late, overridden by a variable, or never used.
+    """
     run = evidence.program
     settings = run.settings if run is not None else {}
     without_effect = {name: setting for name, setting in settings.items() if _is_without_effect(name, setting)}

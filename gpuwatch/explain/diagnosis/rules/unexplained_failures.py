@@ -53,8 +53,7 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
 from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_pytorch_has_no_gpu
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.interrupts import mentions_keyboard
-from gpuwatch.explain.logs.log_ending import FAILURE, WORK
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.log_facts import FAILURE, WORK, LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 from gpuwatch.explain.logs.progress_and_success_patterns import SERVER_STOPPED
 from gpuwatch.explain.logs.python_exceptions import essential_line, is_error
