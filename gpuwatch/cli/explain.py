@@ -122,7 +122,7 @@ def trace_explanation(descriptor: int, path: Path) -> Explanation | None:
 
 
 def trace_explanation_at(path: Path) -> Explanation | None:
-    """The same of a path; None also if it cannot be opened."""
+    """What :func:`trace_explanation` gives of the file at a path; None also if it cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

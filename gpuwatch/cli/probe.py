@@ -18,6 +18,7 @@ from gpuwatch.cli.run_on_nodes import NodeCommand, nodes_options, refuse_with_no
 from gpuwatch.cli.shared_options import check_gpus, chosen_gpus, python_option
 from gpuwatch.cli.sim_options import enter_simulation, offer_simulation, sim_option, sim_tier_option
 from gpuwatch.core.errors import EXIT_FINDING, EXIT_OK, EXIT_PROBE_BROKEN, UsageError
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.probes import Event, ProbeEntry, ProbeList, RecipeList
 from gpuwatch.core.model.run import Run
@@ -282,9 +283,9 @@ def _idle_gpus(scripts: list[ProbeScript], machine: Snapshot | None) -> tuple[st
         return ()
     plan = plan_preflight(scripts, machine, "")
     if plan.busy_devices:
-        spared = ", ".join(str(device.index) for device in plan.busy_devices)
+        skipped = gpu_list_text(device.index for device in plan.busy_devices)
         every = ",".join(map(str, sorted(device.index for device in (*plan.busy_devices, *plan.devices))))
-        print_line(f"gpuwatch: GPU {spared} skipped because it is in use (--gpu {every} uses all)")
+        print_line(f"gpuwatch: {skipped} skipped: in use (--gpu {every} uses all)")
     return plan.visible
 
 

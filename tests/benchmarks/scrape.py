@@ -65,7 +65,7 @@ def _cost(process: psutil.Process, port: int, path: str, headers: dict[str, str]
 
 
 def _compare(name: str, options: ExporterOptions, *, gzip: bool) -> None:
-    page = MetricsPage(ScrapeContent(large(), answering=True), options, time.monotonic())
+    page = MetricsPage(ScrapeContent(large(), driver_answers=True), options, time.monotonic())
     began = time.process_time()
     body = page.body("plain", gzip=gzip)
     rendered = time.process_time() - began

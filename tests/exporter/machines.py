@@ -127,7 +127,7 @@ def large() -> Snapshot:
 def found(content: ScrapeContent | Snapshot, options: ExporterOptions = OPTIONS, **changes: Any) -> dict[str, str]:
     """Value by name and labels of each sample."""
     if isinstance(content, Snapshot):
-        content = ScrapeContent(content, answering=True)
+        content = ScrapeContent(content, driver_answers=True)
     lines = series_lines(content._replace(**changes), options)
     return {key: number for line in texts(lines) for key, _, number in [line.rstrip("\n").rpartition(" ")]}
 

@@ -105,7 +105,7 @@ def test_compute_instances_are_told_as_their_gpu_instance() -> None:
 
 
 def test_prometheus_client_reads_it() -> None:
-    text = MetricsPage(ScrapeContent(snapshot(device()), answering=True), DCGM, 0.0).body("plain").decode()
+    text = MetricsPage(ScrapeContent(snapshot(device()), driver_answers=True), DCGM, 0.0).body("plain").decode()
     kinds = {family.name: family.type for family in text_string_to_metric_families(text)}
     assert kinds["DCGM_FI_DEV_GPU_TEMP"] == "gauge"
     assert "# TYPE DCGM_FI_DEV_PCIE_REPLAY_COUNTER counter\n" in text
@@ -114,7 +114,7 @@ def test_prometheus_client_reads_it() -> None:
 
 @pytest.mark.prometheus
 def test_promtool_only_dislikes_nvidias_spelling() -> None:
-    content = ScrapeContent(with_gpm(snapshot(device())), answering=True)
+    content = ScrapeContent(with_gpm(snapshot(device())), driver_answers=True)
     code, said = promtool(MetricsPage(content, DCGM._replace(metrics="all"), 0.0))
     assert code == 3
     for line in said.splitlines():

@@ -14,7 +14,7 @@ from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.share.openmetrics_text import TextFormat
 from tests.exporter.machines import OPTIONS, device, snapshot
 
-CONTENT = ScrapeContent(snapshot(device()), answering=True)
+CONTENT = ScrapeContent(snapshot(device()), driver_answers=True)
 
 
 class Clock:

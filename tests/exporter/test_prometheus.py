@@ -125,7 +125,7 @@ def test_what_dashboard_and_documentation_ask_for_is_there(
     content = ScrapeContent(
         snapshot(gpu, device(1, readings=every_reading() | IDLE), processes=(process(1, gpu),)),
         (Finding(id="throttle.thermal", severity="warning", certainty="fact", title="it", device_uuid=gpu.uuid),),
-        answering=True,
+        driver_answers=True,
     )
     page = MetricsPage(content, OPTIONS, time.monotonic())
     server = MetricsServer(Address("127.0.0.1:0"), lambda: page, max_requests=40)

@@ -226,11 +226,11 @@ def test_an_xid_that_two_collectors_received_counts_once() -> None:
 def test_nothing_is_free_while_the_driver_is_silent() -> None:
     free = {families.GPU_FREE.sample_name, families.MIG_FREE.sample_name}
     assert free <= names_of(found(whole(), ALL_OF_IT))
-    assert not free & names_of(found(whole()._replace(answering=False), ALL_OF_IT))
+    assert not free & names_of(found(whole()._replace(driver_answers=False), ALL_OF_IT))
 
 
 def test_an_old_sample_has_no_readings() -> None:
-    samples = found(whole()._replace(answering=False, current=False), ALL_OF_IT)
+    samples = found(whole()._replace(driver_answers=False, current=False), ALL_OF_IT)
     assert one(samples, families.DRIVER_ANSWERING) == 0
     assert one(samples, families.GPU_INFO, gpu="0") == 1
     assert one(samples, families.FINDING, cause="throttle.thermal") == 1
@@ -258,10 +258,12 @@ def test_without_a_driver_no_gpu_is_counted() -> None:
 
 def test_64_gpus_and_5000_processes_stay_within_bounds() -> None:
     sample = large()
-    core = series_lines(ScrapeContent(sample, answering=True), OPTIONS)
+    core = series_lines(ScrapeContent(sample, driver_answers=True), OPTIONS)
     per_gpu = Counter(label for line in core.lines.values() for text in line for label in [text.split('"')[1]])
     most = max(count for label, count in per_gpu.items() if label.startswith("GPU-"))
-    all_metrics = series_lines(ScrapeContent(sample, answering=True), OPTIONS._replace(metrics="all", processes=50))
+    all_metrics = series_lines(
+        ScrapeContent(sample, driver_answers=True), OPTIONS._replace(metrics="all", processes=50)
+    )
     print(f"core {core.count}, {most} a GPU; all with 50 processes {all_metrics.count}")
     assert core.count + 1 < 2500  # one is the age
     assert most <= 30
@@ -271,7 +273,7 @@ def test_64_gpus_and_5000_processes_stay_within_bounds() -> None:
 def test_labels_stay_one_line_whatever_a_name_contains() -> None:
     gpu = device()
     row = process(1, gpu, user='a"b\\c', name="x\ny\x1b[31m", container="slurm job 1")
-    content = ScrapeContent(snapshot(gpu, processes=(row,)), answering=True)
+    content = ScrapeContent(snapshot(gpu, processes=(row,)), driver_answers=True)
     text = MetricsPage(content, OPTIONS._replace(processes=1), None).body("plain").decode()
     (family,) = (one for one in text_string_to_metric_families(text) if one.name == "gpuwatch_process_info")
     assert family.samples[0].labels["user"] == 'a"b\\c'

@@ -23,7 +23,7 @@ from gpuwatch.share.exporter.web_config import WebConfig
 from tests.exporter.certificates import Authority
 from tests.exporter.machines import OPTIONS, device, snapshot
 
-PAGE = MetricsPage(ScrapeContent(snapshot(device()), answering=True), OPTIONS, 0.0)
+PAGE = MetricsPage(ScrapeContent(snapshot(device()), driver_answers=True), OPTIONS, 0.0)
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"

@@ -41,7 +41,7 @@ def test_the_command_line_leaves_gpus_in_use_alone(
     assert _idle_gpus([find_probe(config)], snapshot) == tuple(machines.uuid(index) for index in shown)
     note = capsys.readouterr().err
     if shown:
-        assert note == f"gpuwatch: GPU {1 - shown[0]} skipped because it is in use (--gpu 0,1 uses all)\n"
+        assert note == f"gpuwatch: GPU {1 - shown[0]} skipped: in use (--gpu 0,1 uses all)\n"
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
         assert _idle_gpus([find_probe(config)], snapshot) == (), "who sets it has chosen"
     else:

@@ -57,6 +57,11 @@ PALETTES = (
 DARK, LIGHT = PALETTES[:2]
 
 
+def palette_of(theme: str) -> Palette | None:
+    """One of gpuwatch's own themes; None for Textual's themes, whose colors are not known here."""
+    return next((palette for palette in PALETTES if palette.name == theme), None)
+
+
 def rgb(color: str) -> Color:
     """The parts of ``#7fb4ca``."""
     return (int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16))

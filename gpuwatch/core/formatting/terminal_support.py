@@ -66,7 +66,7 @@ def has_few_colors(environment: Mapping[str, str]) -> bool:
 
 
 def color_depth(environment: Mapping[str, str]) -> int:
-    """Color depth of this terminal in bits: 24 or 8; 0 for less, or when colors are disabled."""
+    """Color depth of this terminal in bits: 24 or 8; 0 for less, and where Textual may use other colors or none."""
     if any(environment.get(name) for name in _COLOR_VARIABLES):
         return 0
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):

@@ -14,7 +14,7 @@ NodeState = Literal["ok", "finding", "failed", "no-answer", "timed-out", "interr
 """How the command ended on a node.
 
 ``ok``: with exit code 0.
-``finding``: it did its work, and what it found made its exit code another.
+``finding``: it did its work, and what it found is why its exit code is not 0.
 ``failed``: it returned no result, or only a part.
 ``no-answer``: gpuwatch did not start there.
 ``timed-out``: it was ended at its deadline.

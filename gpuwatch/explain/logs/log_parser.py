@@ -41,7 +41,7 @@ from gpuwatch.explain.logs.nvidia_tool_output import DCGM_PREFIX, driver_version
 from gpuwatch.explain.logs.oom_collector import OomCollector
 from gpuwatch.explain.logs.oom_messages import is_pytorch_oom, refused_bytes
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
-from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, is_compile_place
+from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, is_syntax_error_location
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
 from gpuwatch.explain.logs.reported_ends import ReportedEnds
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
@@ -150,7 +150,7 @@ class LogParser:
             if self._frames.is_new_program and self._is_another_start(line):
                 return
             facts.last_frame_line = None if self._exceptions.in_logging_stack() else facts.line_count
-            if self._exceptions.can_follow_compile_place and is_compile_place(line):
+            if self._exceptions.can_follow_syntax_error_location and is_syntax_error_location(line):
                 self.start_lines = [line]
         elif TRACEBACK in line:
             self._exceptions.begin_traceback(line)
@@ -235,8 +235,8 @@ class LogParser:
 
     def rewind(self) -> None:
         """Forgets what came since an exception ended the program, if that was of another start of it."""
-        if self._ended_program.ended_at:
-            self._facts.line_count, self._ooms_continued_after = self._ended_program.ended_at, 0
+        if self._ended_program.end_line:
+            self._facts.line_count, self._ooms_continued_after = self._ended_program.end_line, 0
             self._work.restart()
             self._ended_program.restore_last_lines()
 
@@ -272,7 +272,7 @@ class LogParser:
             self._memo[text] = action
 
     @property
-    def since_error(self) -> int | None:
+    def lines_since_error(self) -> int | None:
         """Lines since the last exception, or report that the program ended badly; None without one."""
         at = max(self._facts.last_error_line or 0, self._facts.reported_end_line_number)
         return self._facts.line_count - at if at else None
@@ -410,7 +410,7 @@ class LogParser:
             return True
         if raw.startswith("[rank"):
             facts.note("environment.launcher", raw.rstrip())
-        if begins := self._program_start_lines.begins_program(raw, self.since_error):
+        if begins := self._program_start_lines.begins_program(raw, self.lines_since_error):
             self.start_lines = [raw]
         known = begins is not None or self._reported_ends.take(line) or self._reported_ends.take(whole)
         if not self._exceptions.is_ignored(line):

@@ -25,7 +25,7 @@ _PROGRAM_START = re.compile(
     r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
     re.IGNORECASE,
 )
-_COMPILE_PLACE = re.compile(
+_SYNTAX_ERROR_LOCATION = re.compile(
     r"^\s{0,4}File \"(?!<|.*(?:ipykernel|site-packages|dist-packages))[^\"]{1,300}\", line \d+\s*$"
 )
 _MAX_LINES_TO_ERROR = 3
@@ -33,35 +33,36 @@ _MAX_LINES_TO_ERROR = 3
 
 
 class ProgramStartLines:
-    """Takes the lines of one start, of which the log says that they are its first."""
+    """Recognizes lines that a program prints once, as it starts: after an error they show that another one began."""
 
     def __init__(self) -> None:
         self._served = self._ray = False
         self.program = ""
         """The name of the file that the last line which began no other program names."""
 
-    def begins_program(self, line: str, since_error: int | None) -> bool | None:
+    def begins_program(self, line: str, lines_since_error: int | None) -> bool | None:
         """Whether a line, as it is, begins another program; None if it begins none, wherever it stands.
 
-        ``since_error``: lines since the last error."""
+        ``lines_since_error``: None if there was no error.
+        """
         found = _PROGRAM_START.search(line)
         if found is None:
             return None
-        begins = since_error is not None
+        begins = lines_since_error is not None
         if found["server"] is not None:
             begins, self._served = begins and self._served, True
         elif found["ray"] is not None:
             begins, self._ray = begins and self._ray, True
         elif found["import"] is not None:
-            begins = since_error is not None and since_error <= _MAX_LINES_TO_ERROR
+            begins = lines_since_error is not None and lines_since_error <= _MAX_LINES_TO_ERROR
         elif not begins and (file := found["file"] or found["script"]) is not None:
             self.program = file_name(file)
         return begins
 
 
-def is_compile_place(line: str) -> bool:
-    """Whether a line outside a traceback is where Python could not compile a program, which so had not begun."""
-    return _COMPILE_PLACE.match(line) is not None
+def is_syntax_error_location(line: str) -> bool:
+    """Whether a line outside a traceback is where Python found a syntax error in a program, which had not begun."""
+    return _SYNTAX_ERROR_LOCATION.match(line) is not None
 
 
 _MAX_KEPT_LINES = 2000
@@ -83,23 +84,23 @@ class EndedProgram:
         self._last_lines = last_lines
         self.lines_since: deque[str] | None = None
         """The lines since then; None if none did."""
-        self.ended_at = 0
+        self.end_line = 0
         """The number of the line at which it ended, if another start of it follows."""
         self._lines_until_end: list[str] = []
 
-    def set_end(self, ended_at: int) -> None:
-        """An exception is in line ``ended_at``, and ended the program; 0: it did not."""
-        self.ended_at, self.lines_since = ended_at, deque(maxlen=_MAX_KEPT_LINES) if ended_at else None
-        self._lines_until_end = [*self._last_lines] if ended_at else []
+    def set_end(self, end_line: int) -> None:
+        """``end_line``: number of the line with an exception that ended the program; 0: it did not end it."""
+        self.end_line, self.lines_since = end_line, deque(maxlen=_MAX_KEPT_LINES) if end_line else None
+        self._lines_until_end = [*self._last_lines] if end_line else []
 
     def lines_of_next_start(self, traceback: str, line: str, *, renamed: bool) -> list[str]:
-        """The lines with which the start begins whose traceback does; empty if it may be of a rank.
+        """Given the first two lines of a traceback: the lines that belong to the next start of the program.
 
-        ``renamed``: it is of a program of another name.
+        Empty if the traceback may be another rank's. ``renamed``: it is a traceback of a program of another name.
         """
         lines_since = self.lines_since or ()
         if renamed:
-            self.ended_at = 0  # of what came between nothing is known
+            self.end_line = 0  # nothing is known about what came between
             return [traceback, line]
         if (
             len(lines_since) <= _MIN_LINES_BETWEEN_ENDS

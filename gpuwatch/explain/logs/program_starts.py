@@ -65,9 +65,9 @@ class _FirstLines:
         if not text or _PROGRESS_BAR.search(line) is not None:
             self._matching_lines += [line] * bool(self._matching_lines)
             return None
-        since_error = parser.since_error
+        lines_since_error = parser.lines_since_error
         if len(self._lines) < self._lines_needed:
-            self._add_first_line(line, text, since_error)
+            self._add_first_line(line, text, lines_since_error)
             return None
         if text == self._lines[self._matched]:
             self._matched += 1
@@ -78,27 +78,27 @@ class _FirstLines:
         self.needed_text = "" if self._matched else self._longest
         if not self._matched:
             return None
-        no_start_so_far = since_error is None and not self._found_before
+        no_start_so_far = lines_since_error is None and not self._found_before
         if no_start_so_far and self._matched > 1 and parser.facts.line_count < _SAME_START_LINES:
             self.needed_text = None  # one line may be a table's rule
         if self._matched < self._lines_needed or self.needed_text is None:
             return None
         before, self._matching_lines, self._matched, self.needed_text = self._matching_lines[:-1], [], 0, self._longest
-        after_error = since_error is not None and since_error <= _NEAR_END_LINES
+        after_error = lines_since_error is not None and lines_since_error <= _NEAR_END_LINES
         self._found_before |= after_error and self._lines_needed == _HEAD_LINES
         return before if self._found_before or after_error else None
 
-    def _add_first_line(self, line: str, text: str, since_error: int | None) -> None:
+    def _add_first_line(self, line: str, text: str, lines_since_error: int | None) -> None:
         if not self._lines and _DATE.match(line):
             return
         if not self._lines:
             self._longest = max(line.translate(_DIGITS_TO_NEWLINES).split("\n"), key=len)
-        if self._lines and TRACEBACK in line and since_error is None:
+        if self._lines and TRACEBACK in line and lines_since_error is None:
             self._lines_needed, self._matched = len(self._lines), 0
             self.needed_text = self._longest if len("".join(self._longest.split())) >= _MIN_LINE_CHARS else None
             return
         self._lines.append(text)
-        if since_error is not None or TRACEBACK in line or _LSF_REPORT in line:
+        if lines_since_error is not None or TRACEBACK in line or _LSF_REPORT in line:
             self.needed_text = None
         elif len(self._lines) == _HEAD_LINES:
             distinctive = len({*self._lines}) > 1 and len("".join(self._longest.split())) >= _MIN_LINE_CHARS

@@ -152,8 +152,8 @@ class ExceptionFinder:
         """The line of the last error of Python's own logging, below which stands the stack of who logged."""
 
     @property
-    def can_follow_compile_place(self) -> bool:
-        """Whether a compiler's place may follow the last exception: it is complete, and no syntax error."""
+    def can_follow_syntax_error_location(self) -> bool:
+        """Whether the location of a syntax error may follow the last exception: it is complete, and is none itself."""
         errors = self._facts.errors
         return bool(errors) and not self._in_traceback and errors[-1].type not in _SYNTAX_ERRORS
 

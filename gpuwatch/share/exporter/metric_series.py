@@ -79,10 +79,9 @@ class ScrapeContent(NamedTuple):
     snapshot: Snapshot | None = None
     findings: tuple[Finding, ...] = ()
     """Those that hold now."""
-    answering: bool | None = None
-    """Whether samples come; None before the first."""
-    replaced: int = 0
-    """How often the collector was replaced."""
+    driver_answers: bool | None = None
+    """None before the first sample."""
+    collector_replacements: int = 0
     current: bool = True
     """False: the snapshot is too old to be shown as the state of now."""
     xids: Mapping[str, Mapping[str, int]] = {}
@@ -115,8 +114,12 @@ def series_lines(content: ScrapeContent, options: ExporterOptions) -> SampleLine
     host_labels = label_text({"host": options.host})
     labels = {"version": __version__, "metrics": options.metrics, "interval_seconds": f"{options.interval:g}"}
     lines.add(families.EXPORTER_INFO, label_text(labels | {"host": options.host}), 1)
-    lines.add(families.DRIVER_ANSWERING, host_labels, None if content.answering is None else float(content.answering))
-    lines.add(families.COLLECTOR_REPLACEMENTS, host_labels, content.replaced)
+    lines.add(
+        families.DRIVER_ANSWERING,
+        host_labels,
+        None if content.driver_answers is None else float(content.driver_answers),
+    )
+    lines.add(families.COLLECTOR_REPLACEMENTS, host_labels, content.collector_replacements)
     _finding_series(lines, content)
     snapshot = content.snapshot
     if snapshot is None:
@@ -177,7 +180,7 @@ def _gpu_series(
     for device in snapshot.devices:
         lines.add(families.GPU_STATE, lines.labels(device, state=device.state), 1)
     # While the driver is silent nobody knows what is free, and a scheduler acts upon it at once.
-    devices_and_use = idle_devices(snapshot, reservation_holders(), content.findings) if content.answering else ()
+    devices_and_use = idle_devices(snapshot, reservation_holders(), content.findings) if content.driver_answers else ()
     for device, instance, free in devices_and_use:
         if instance is not None:
             lines.add(families.MIG_FREE, lines.labels(device, mig_instance=instance.id), float(free))

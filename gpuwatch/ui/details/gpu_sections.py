@@ -193,7 +193,7 @@ def _connection_text(found: Connection) -> str:
     return f"{links}; PCIe {level}" if level else links
 
 
-def event_lines(device: Device, events: Sequence[MachineEvent], now: float, most: int, since: str) -> SpanLines:
+def event_lines(device: Device, events: Sequence[MachineEvent], now: float, max_events: int, since: str) -> SpanLines:
     """Events of the device, newest first; ``since``: from when on they are known."""
     lines: SpanLines = []
     for event in reversed(events):
@@ -202,7 +202,7 @@ def event_lines(device: Device, events: Sequence[MachineEvent], now: float, most
         glyph, style = EVENT_MARKS[event.severity]
         text = event.text.removeprefix(f"GPU {device.index} ").removeprefix(f"GPU {device.index}: ")
         likely = " (likely)" if event.certainty == "likely" else ""
-        if len(lines) >= most:
+        if len(lines) >= max_events:
             lines.append([("older events: ", "dim"), (f"{number_of('events')} Events", "key")])
             break
         lines.append([(f"{clock_text(event.at, now)}  ", "dim"), (f"{glyph} ", style), (text + likely, "text")])

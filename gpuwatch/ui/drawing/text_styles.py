@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from gpuwatch.core.formatting.palettes import PALETTES, QUANTITIES, Color, Palette, mix, rgb
+from gpuwatch.core.formatting.palettes import QUANTITIES, Color, Palette, mix, rgb
 
 
 class TextStyle(NamedTuple):
@@ -21,14 +21,14 @@ class TextStyle(NamedTuple):
     background: str = ""
     """Empty: that of the pane."""
     bold: bool = False
-    sixteen: str = ""
+    on_16_colors: str = ""
     """Text styles on a terminal of sixteen colors, where nothing is faint and no other background is used."""
 
 
 STYLES: dict[str, TextStyle] = {
     "text": TextStyle(),
-    "dim": TextStyle(strength=0.62, sixteen="dim"),
-    "faint": TextStyle(strength=0.45, sixteen="dim"),
+    "dim": TextStyle(strength=0.62, on_16_colors="dim"),
+    "faint": TextStyle(strength=0.45, on_16_colors="dim"),
     "strong": TextStyle(bold=True),
     "title": TextStyle("accent", bold=True),
     "accent": TextStyle("accent"),
@@ -39,28 +39,23 @@ STYLES: dict[str, TextStyle] = {
     "full": TextStyle("warning", bold=True),
     **{name: TextStyle(color, share) for name, (color, share) in QUANTITIES.items()},
     "graph": TextStyle("success", 0.75),
-    "track": TextStyle(strength=0.28, sixteen="dim"),
-    "border": TextStyle(strength=0.25, sixteen="dim"),
+    "track": TextStyle(strength=0.28, on_16_colors="dim"),
+    "border": TextStyle(strength=0.25, on_16_colors="dim"),
     "focus": TextStyle("accent"),
     "focused-border": TextStyle("accent"),
     "thumb": TextStyle(strength=0.62),
-    "header": TextStyle(strength=0.62, background="panel", sixteen="dim underline"),
-    "sorted": TextStyle("accent", background="panel", bold=True, sixteen="underline"),
+    "header": TextStyle(strength=0.62, background="panel", on_16_colors="dim underline"),
+    "sorted": TextStyle("accent", background="panel", bold=True, on_16_colors="underline"),
     "key": TextStyle("accent", bold=True),
-    "badge-neutral": TextStyle(background="panel", bold=True, sixteen="reverse"),
-    "badge": TextStyle("background", background="accent", bold=True, sixteen="reverse"),
-    "badge-warning": TextStyle("background", background="warning", bold=True, sixteen="reverse"),
-    "badge-error": TextStyle("background", background="error", bold=True, sixteen="reverse"),
+    "badge-neutral": TextStyle(background="panel", bold=True, on_16_colors="reverse"),
+    "badge": TextStyle("background", background="accent", bold=True, on_16_colors="reverse"),
+    "badge-warning": TextStyle("background", background="warning", bold=True, on_16_colors="reverse"),
+    "badge-error": TextStyle("background", background="error", bold=True, on_16_colors="reverse"),
 }
 HIGHLIGHT_COLOR, HIGHLIGHT_SHARE = "accent", 0.2
 """The color blended over the row under the cursor; reversed on a terminal of sixteen colors."""
 NOT_HIGHLIGHTED = frozenset({"border", "focused-border", "thumb"})
 """Styles of the border, which keeps its own background beside a highlighted row."""
-
-
-def palette_of(theme: str) -> Palette | None:
-    """One of gpuwatch's own themes; None for Textual's themes, whose colors are not known here."""
-    return next((palette for palette in PALETTES if palette.name == theme), None)
 
 
 def style_colors(palette: Palette, style: str, pane_background: str) -> tuple[Color, Color, bool]:

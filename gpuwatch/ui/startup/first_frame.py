@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuwatch.core.formatting.palettes import palette_of
 from gpuwatch.core.formatting.terminal_support import SYNC_END, SYNC_START, color_depth, why_only_ascii
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.parsing import parse_integer
@@ -22,7 +23,7 @@ from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import ascii_key_name, to_ascii
 from gpuwatch.ui.drawing.line_builder import LineBuilder, visible_rows, with_border
 from gpuwatch.ui.drawing.styled_lines import BLANK, Line
-from gpuwatch.ui.drawing.text_styles import escape_sequences, palette_of
+from gpuwatch.ui.drawing.text_styles import escape_sequences
 from gpuwatch.ui.drawing.text_width import width_of
 from gpuwatch.ui.panes.gpu_grid import gpu_lines, plan_overview
 from gpuwatch.ui.panes.key_line import NO_PROCESS_TITLES, gpu_number_title, key_line

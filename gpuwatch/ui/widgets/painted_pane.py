@@ -172,10 +172,10 @@ class PaintedPane(Widget):
         if not has_16_colors:
             background = self._theme_color(style_rule.background) if style_rule.background else background
             foreground = background.blend(foreground, style_rule.strength)
-        elif style_rule.sixteen == "reverse":
+        elif style_rule.on_16_colors == "reverse":
             foreground = self._theme_color(style_rule.background)
         style = Style(color=foreground.rich_color, bgcolor=background.rich_color, bold=style_rule.bold or None)
-        return style + Style.parse(style_rule.sixteen) if has_16_colors else style
+        return style + Style.parse(style_rule.on_16_colors) if has_16_colors else style
 
     def _stale_style(self) -> Style:
         """The style of stale data: as faint as this theme allows while readable."""

@@ -47,7 +47,7 @@ class Facts(Evidence):
         return (f"{number // 1000}.{number % 1000 // 10}", "libcuda") if number else ("", "")
 
     @property
-    def installed(self) -> FrameworkFacts | None:
+    def installed_framework(self) -> FrameworkFacts | None:
         """Facts about the chosen interpreter; None if the framework is not installed there, or was not checked."""
         return self.installation if self.installation is not None and not self.installation.missing else None
 
@@ -62,7 +62,7 @@ class Facts(Evidence):
         return self.installation is not None and self.installation.name == "torch"
 
     @property
-    def product(self) -> str:
+    def framework_text(self) -> str:
         """The framework's name, with its version if known."""
         if (known := self.framework or self.installation) is None:
             return "the framework"
@@ -117,14 +117,17 @@ def check_of_framework(check_id: str, title: str) -> Callable[[_FrameworkCheckFu
     """Declares a check of the installed framework; it does not apply if none is."""
 
     def declare(function: _FrameworkCheckFunction) -> _FrameworkCheckFunction:
-        check(check_id, title)(lambda facts: function(facts, facts.installed) if facts.installed is not None else None)
+        def answer(facts: Facts) -> Answer | None:
+            return None if (installed := facts.installed_framework) is None else function(facts, installed)
+
+        check(check_id, title)(answer)
         return function
 
     return declare
 
 
 def run_checks(facts: Facts, checks: Iterable[DeclaredCheck]) -> tuple[Check, ...]:
-    """The answer of each check. A check that raises is reported as failed; the others still run."""
+    """The answer of each check. A check that raises is reported as skipped, with the error; the others still run."""
     found = []
     for declared in checks:
         try:

@@ -32,7 +32,7 @@ def _variable(facts: Facts, name: str) -> str | None:
 
 
 @check("container.visible-devices", "NVIDIA_VISIBLE_DEVICES")
-def visible_devices(facts: Facts) -> Answer | None:
+def nvidia_visible_devices(facts: Facts) -> Answer | None:
     """Only read by the container runtime at the start."""
     if (value := _variable(facts, "NVIDIA_VISIBLE_DEVICES")) is None:
         return None
@@ -50,7 +50,7 @@ def capabilities(facts: Facts) -> Answer | None:
     missing = [] if "all" in given else [part for part in ("compute", "utility") if part not in given]
     if not missing:
         return ok(f"NVIDIA_DRIVER_CAPABILITIES={value}")
-    means = {"compute": "libcuda", "utility": "NVML, which TensorFlow needs since 2.21"}
+    means = {"compute": "libcuda", "utility": "NVML, which TensorFlow 2.21 and later need"}
     lacking = " and ".join(f"{part} ({means[part]})" for part in missing)
     return fail(f"NVIDIA_DRIVER_CAPABILITIES={value} lacks {lacking}", DRIVER_CAPABILITIES_ACTION)
 

@@ -117,7 +117,7 @@ def driver_library_missing(facts: Facts, answer: DriverAnswer) -> Iterator[Findi
         yield finding(
             "driver.missing",
             "warning" if facts.gpu_usable else "error",
-            title="CUDA starts but NVML is missing: TensorFlow since 2.21 then has no GPU, without a message",
+            title="CUDA starts but NVML is missing, so TensorFlow 2.21 and later have no GPU, without a message",
             evidence=[answer.nvml.error],
             action=DRIVER_CAPABILITIES_ACTION,
         )
@@ -314,7 +314,7 @@ def broken_import(facts: Facts, run: Run) -> Iterator[Finding]:
             found.id,
             found.severity,
             found.certainty,
-            title=f"{facts.product} cannot be imported: {found.title}",
+            title=f"{facts.framework_text} cannot be imported: {found.title}",
             evidence=found.evidence,
             action=action,
         )
@@ -336,7 +336,7 @@ def no_gpu_without_reason(facts: Facts) -> Iterator[Finding]:
         return
     yield error_finding(
         "unknown",
-        title=f"{facts.product} has no GPU, and nothing says why",
+        title=f"{facts.framework_text} has no GPU, and nothing says why",
         evidence=(f"NVML lists {len(facts.gpus)}",),
         action="Send this report to someone who knows the machine: gpuwatch doctor -o doctor.md",
     )

@@ -1,7 +1,7 @@
-"""Checks of kernel module, libcuda and NVML, and of their versions.
+"""Checks of the cards on the PCI bus, kernel module, libcuda with cuInit, and NVML, and of their versions.
 
 Sources: NVIDIA driver README (chapter "/proc interface", nouveau), CUDA driver API (cuInit and its codes),
-CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on data-centre cards).
+CUDA compatibility guide (one libcuda for one kernel module; cuda-compat only on data-center cards).
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def cards_on_bus(facts: Facts) -> Answer | None:
 
 
 @check("driver.nouveau", "Kernel driver of the cards")
-def nouveau(facts: Facts) -> Answer | None:
-    """nouveau blocks NVIDIA's driver, which CUDA needs."""
+def kernel_driver_of_cards(facts: Facts) -> Answer | None:
+    """nouveau and vfio-pci keep a card from NVIDIA's driver, which CUDA needs."""
     system = facts.system
     if facts.simulated or system is None or system.wsl or not system.cards:
         return None
@@ -164,13 +164,13 @@ def pynvml(facts: Facts) -> Answer | None:
 
 @check("driver.nvml", "NVML (libnvidia-ml.so.1)")
 def nvml(facts: Facts) -> Answer | None:
-    """Needed by nvidia-smi, and by TensorFlow since 2.21."""
+    """Needed by nvidia-smi, and by TensorFlow 2.21 and later."""
     answer = facts.driver
     if answer is None or answer.nvml is None:
         return _not_looked_for(facts)
     if answer.nvml.error is not None:
         if facts.cuda_starts:
-            return fail(f"{answer.nvml.error}; TensorFlow needs it since 2.21", DRIVER_CAPABILITIES_ACTION)
+            return fail(f"{answer.nvml.error}; TensorFlow 2.21 and later need it", DRIVER_CAPABILITIES_ACTION)
         in_container = facts.system is not None and facts.system.container
         action = DRIVER_CAPABILITIES_ACTION if in_container else missing_driver_advice(facts)
         return fail(answer.nvml.error, action_unless_no_card(facts, action))

@@ -117,7 +117,7 @@ def framework_import(facts: Facts, installation: FrameworkFacts) -> Answer | Non
         return fail(reason, "Repair the installation: the import fails in your own programs, too.")
     took = f" in {installation.import_seconds:.1f} s" if installation.import_seconds is not None else ""
     python = f", Python {run.framework.python_version}" if run.framework.python_version else ""
-    return ok(f"{facts.product}{took}{python}")
+    return ok(f"{facts.framework_text}{took}{python}")
 
 
 @check_of_framework("framework.build", "Build")
@@ -130,7 +130,7 @@ def cuda_build(facts: Facts, installation: FrameworkFacts) -> Answer | None:
     if not gpu_build:
         action = 'pip uninstall -y tensorflow-cpu; pip install "tensorflow[and-cuda]".'
         return fail(
-            f"{facts.product} is a build without CUDA",
+            f"{facts.framework_text} is a build without CUDA",
             INSTALL_CUDA_BUILD_OF_PYTORCH if facts.checks_pytorch else action,
         )
     build = framework.build if framework is not None else {}
@@ -259,7 +259,7 @@ def framework_devices(facts: Facts, installation: FrameworkFacts) -> Answer | No
         return fail(_first_line(run.errors[-1] if run.errors else None) or "it listed no devices", _SEE_FIRST_FINDING)
     gpus = [*filter(is_gpu, run.devices.logical)]
     if not gpus:
-        return fail(f"{facts.product} has no GPU", _SEE_FIRST_FINDING)
+        return fail(f"{facts.framework_text} has no GPU", _SEE_FIRST_FINDING)
     if ignored := facts.log.ignored_gpus:
         why = {"capability": "too old for this build", "core-count": "too few multiprocessors"}
         listed = ", ".join(f"{entry.name or 'a GPU'}: {why.get(entry.reason, entry.detail)}" for entry in ignored)

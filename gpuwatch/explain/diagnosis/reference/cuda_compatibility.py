@@ -73,11 +73,11 @@ _LAST_FOR_CUDA_11 = {
 
 
 def driver_update_advice(
-    cuda_major: int | None = None, has_major: int | None = None, framework: str | None = None
+    cuda_major: int | None = None, driver_cuda_major: int | None = None, framework: str | None = None
 ) -> str:
     """What to do about a driver that is too old.
 
-    ``cuda_major``: the CUDA that the build needs; ``has_major``: the one that the driver supports, if known.
+    ``cuda_major``: the CUDA that the build needs; ``driver_cuda_major``: the one that the driver supports, if known.
     """
     if cuda_major is None or (release := FIRST_DRIVER_RELEASES.get(cuda_major)) is None:
         return (
@@ -85,10 +85,10 @@ def driver_update_advice(
             " 12.6: 560, 12.8: 570, 12.9: 575, 13: 580), or use a framework build for an older CUDA."
         )
     action = f"Update the NVIDIA driver to release {release} or later, which CUDA {cuda_major} needs"
-    if has_major is None:
+    if driver_cuda_major is None:
         return f"{action}, or use a framework build for an older CUDA."
-    action += f"; or use a build for CUDA {has_major}."
-    older = _LAST_FOR_CUDA_11.get(framework or "") if has_major == 11 else None
+    action += f"; or use a build for CUDA {driver_cuda_major}."
+    older = _LAST_FOR_CUDA_11.get(framework or "") if driver_cuda_major == 11 else None
     return f"{action} {older}." if older else action
 
 
@@ -103,12 +103,13 @@ def driver_update_advice_from_log(has: tuple[int, int] | None, needs: tuple[int,
     return f"{action}, or {build or 'use a framework build for an older CUDA'}."
 
 
-_WHEEL = 'pip install "tensorflow[and-cuda]"'
+_PIP_INSTALL = 'pip install "tensorflow[and-cuda]"'
 _TENSORFLOW_RELEASE = re.compile(r"\d+\.\d+\.\d+")
 _PLAIN_PATH = re.compile(r"[\w./+@-]+")
 """An interpreter's path that needs no quoting in a shell."""
-_FIRST_WITH_WHEELS = (2, 14)
-_FIRST_CUDA_WITH_WHEELS = 12
+_FIRST_WITH_CUDA_EXTRA = (2, 14)
+"""TensorFlow's first release with the extra ``and-cuda``."""
+_FIRST_CUDA_OF_EXTRA = 12
 _CUDART_OR_CUBLAS = re.compile(r"(?:lib)?(cudart|cublas|cublasLt)(?:\.so\.|64_)(\d{1,3})(?:\.(\d))?")
 _OTHER_LIBRARY = re.compile(r"lib(?:cufft|curand|cusolver|cusparse|cupti)\.so\.(\d{1,2})\.(\d)")
 _NEEDED_BY = {
@@ -165,26 +166,28 @@ def install_advice(
     if framework != TENSORFLOW:
         return libraries_advice(framework, cuda_version)
     release = re.match(r"(\d+)\.(\d+)", version or "")
-    without_wheels = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_WHEELS
-    with_wheels = release is not None and not without_wheels
-    if with_wheels or (
+    lacks_cuda_extra = release is not None and (int(release[1]), int(release[2])) < _FIRST_WITH_CUDA_EXTRA
+    has_cuda_extra = release is not None and not lacks_cuda_extra
+    if has_cuda_extra or (
         cuda_version is not None
-        and int(cuda_version.partition(".")[0]) >= _FIRST_CUDA_WITH_WHEELS
-        and not without_wheels
+        and int(cuda_version.partition(".")[0]) >= _FIRST_CUDA_OF_EXTRA
+        and not lacks_cuda_extra
     ):
         # For exactly this interpreter and release, to avoid another environment or an upgrade.
         pip = f"{interpreter} -m pip" if interpreter and _PLAIN_PATH.fullmatch(interpreter) else "pip"
         pin = f"=={version}" if version and _TENSORFLOW_RELEASE.fullmatch(version) else ""
         return f'Install them into the same environment: {pip} install "tensorflow[and-cuda]{pin}".'
-    if cuda_version is None and not without_wheels:
-        return f"Install them into the same environment: {_WHEEL}, with TensorFlow 2.14 or later."
+    if cuda_version is None and not lacks_cuda_extra:
+        return f"Install them into the same environment: {_PIP_INSTALL}, with TensorFlow 2.14 or later."
     if cuda_version is None:
         which = f"the CUDA and cuDNN that TensorFlow {version} was built for"
-        return f"Install {which} (system or conda), or a newer TensorFlow with its own: {_WHEEL}."
-    needed_by = f", which TensorFlow {version if without_wheels else _NEEDED_BY.get(cuda_version, 'of this age')} needs"
-    if cuda_version == "11" and not without_wheels:
+        return f"Install {which} (system or conda), or a newer TensorFlow with its own: {_PIP_INSTALL}."
+    needed_by = (
+        f", which TensorFlow {version if lacks_cuda_extra else _NEEDED_BY.get(cuda_version, 'of this age')} needs"
+    )
+    if cuda_version == "11" and not lacks_cuda_extra:
         needed_by += " (2.14: " + 'pip install "tensorflow[and-cuda]==2.14.*")'
     return (
         f"Install CUDA {cuda_version} with its cuDNN (system or conda){needed_by}; no other CUDA version works."
-        f" Or upgrade to a newer TensorFlow that includes its own: {_WHEEL}."
+        f" Or upgrade to a newer TensorFlow that includes its own: {_PIP_INSTALL}."
     )

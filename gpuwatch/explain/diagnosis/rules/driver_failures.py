@@ -207,7 +207,7 @@ def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Findin
     elif error is None and not evidence.driver_answers and of_cuda and all(of_cuda):
         title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _missing_driver_advice(evidence)
     elif error is None and not log.libraries_skipped and of_nvml and not any(of_cuda):
-        title = "NVML (libnvidia-ml.so.1) cannot be loaded: TensorFlow since 2.21 then has no GPU, without a message"
+        title = "libnvidia-ml.so.1 (NVML) cannot be loaded, so TensorFlow 2.21 and later have no GPU, without a message"
     if title:
         yield error_finding("driver.missing", certainty=certainty, title=title, evidence=lines, action=action)
 

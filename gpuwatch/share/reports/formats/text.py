@@ -1,4 +1,4 @@
-"""Plain text for terminals and mails: aligned, without color, at most ``width`` columns."""
+"""Plain text for terminals and mails: aligned, without color, with prose folded to ``width`` columns."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MAX_EVIDENCE_LINES = 4
 
 
 def render(document: Document, width: int = FILE_WIDTH, *, details: bool = True) -> str:
-    """The document as text, no line longer than ``width`` (at least 40).
+    """The document as text; prose is no wider than ``width`` (at least 40).
 
-    ``details`` is for files: nothing is left out, and tables are as wide as they need. Without it, for terminals, a
-    run is its summary, failures and findings.
+    ``details`` is for files: tables are as wide as they need, and logs and parts follow. Without it, for terminals,
+    tables are folded or cut to ``width``, and a run is its summary, failures and findings.
     """
     width = max(width, _MIN_WIDTH)
     content = content_of(document)
@@ -84,7 +84,7 @@ def _appendix(content: Content, width: int, shorten: Callable[[str], str]) -> It
 
 
 def render_tables(content: Content, width: int = WIDTH) -> str:
-    """Only the tables of a content."""
+    """Title and tables of a content, for a terminal."""
     width = max(width, _MIN_WIDTH)
     shorten = _uuid_shortener_of(content)
     lines = [line for table in content.tables for line in ("", *_table(table, width, shorten))]
