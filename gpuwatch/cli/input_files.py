@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import stat
 from collections.abc import Iterator
@@ -36,14 +35,14 @@ def is_recording(path: Path) -> bool:
 
 
 @contextmanager
-def read_recording(path: Path, *, empty: bool = False) -> Iterator[Recording]:
-    """The recording in a file, which has samples unless ``empty``. Exits with 1 if something of it is lost.
+def read_recording(path: Path, *, may_be_empty: bool = False) -> Iterator[Recording]:
+    """The recording in a file, which has samples unless ``may_be_empty``. Exits with 1 if something of it is lost.
 
     :class:`~gpuwatch.core.errors.GpuwatchError` if it cannot be read at all.
     """
     from gpuwatch.machine.recording.reader import Recording, open_recording
 
-    with Recording(path) if empty else open_recording(path) as recording:
+    with Recording(path) if may_be_empty else open_recording(path) as recording:
         try:
             yield recording
         except click.exceptions.Exit:
@@ -77,20 +76,12 @@ def recorded_range(recording: Recording, since: str | None, until: str | None) -
     return begin, end
 
 
-def default_recording_file() -> Path:
-    """The recording of this machine and user, whether it exists or not."""
-    import platformdirs
-
-    host = "".join(text if text.isalnum() or text in ".-_" else "_" for text in platform.node())
-    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
-    return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
-
-
 def latest_recording() -> Path:
     """The recording of a recorder that runs on this machine, else the newest one in this user's folder.
 
     UsageError, which says how to make one, if there is none.
     """
+    from gpuwatch.machine.recording.recording_defaults import default_recording_file
     from gpuwatch.machine.recording.running_recorders import recordings_in_progress
 
     if paths := recordings_in_progress():

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from gpuwatch.cli import exit_signals
 from gpuwatch.cli.command_classes import LazyCommand, LazyGroup
-from gpuwatch.cli.input_files import default_recording_file, read_recording, recorded_range
+from gpuwatch.cli.input_files import read_recording, recorded_range
 from gpuwatch.cli.option_types import Duration, Size
 from gpuwatch.cli.output import (
     output_file_option,
@@ -226,6 +226,7 @@ def _record(
 
 def _writable_default_file() -> Path:
     from gpuwatch.core import private_folders
+    from gpuwatch.machine.recording.recording_defaults import default_recording_file
 
     path = default_recording_file()
     try:
@@ -255,7 +256,7 @@ def info(file: Path, as_json: bool) -> None:
     """
     from gpuwatch.machine.recording.recording_info import info_lines, recording_info
 
-    with read_recording(file, empty=True) as recording:
+    with read_recording(file, may_be_empty=True) as recording:
         progress(f"reading {printable_path(file)}")
         recording.verify()
         found = recording_info(recording)

@@ -51,7 +51,7 @@ INFO_SERIES = (
     *("nvidia_smi_gpu_info", "nvidia_smi_mig_info"),
 )
 """Series whose labels name GPUs and drivers."""
-OTHER_SERIES = (
+STATE_SERIES = (
     *(family.sample_name for family in (families.FINDING, families.SNAPSHOT_AGE, families.DRIVER_ANSWERING)),
     *(family.sample_name for family in (families.GPU_STATE, families.GPU_FREE, families.MIG_FREE)),
     *(*_HOST_SERIES, *_OWNER_SERIES, *_PROCESS_NAME_SERIES, *_PROCESS_READINGS),
@@ -175,8 +175,10 @@ class HostsBuilder:
         self.gpus: dict[str, _Gpu] = {}
         self.targets: set[str] = set()
         """Scrape targets (``job host:port``) that have data."""
-        self.drivers: dict[str, str] = {}
+        self.driver_versions: dict[str, str] = {}
+        """By target."""
         self.ages: dict[str, float] = {}
+        """Seconds since the snapshot, by target."""
         self.silent_targets: set[str] = set()
         """Targets that say that the driver does not answer."""
         self.host_readings: dict[tuple[str, str], float] = {}
@@ -218,7 +220,7 @@ class HostsBuilder:
     def add_identity(self, labels: Mapping[str, str]) -> None:
         """Adds what an info series says of a driver, a GPU or a MIG instance."""
         if labels.get("__name__") == families.DRIVER_INFO.sample_name:
-            self.drivers[scrape_target(labels)] = labels.get("version", "")
+            self.driver_versions[scrape_target(labels)] = labels.get("version", "")
         elif (gpu := self.gpus.get(gpu_uuid(labels))) is not None:
             gpu.add_identity_labels(labels)
             mig_id = mig_instance_id(labels)
@@ -227,7 +229,7 @@ class HostsBuilder:
                 instance.uuid = instance.uuid or labels.get("mig_uuid")
                 instance.profile = instance.profile or labels.get("profile")
 
-    def add_other(self, sample: Sample) -> None:
+    def add_state(self, sample: Sample) -> None:
         """Adds a series that is not a GPU reading: a finding, an owner, a process, the age of the data."""
         labels, name = sample.metric, sample.metric.get("__name__", "")
         number = _parse_value(sample.value[1])
@@ -343,7 +345,7 @@ class HostsBuilder:
         uuids = [device.uuid for device in devices]
         targets = sorted(set[str]().union(*(gpu.targets for gpu in gpus)))
         age = self.age(targets)
-        versions = [*(self.drivers.get(target) for target in targets), *(gpu.driver for gpu in gpus)]
+        versions = [*(self.driver_versions.get(target) for target in targets), *(gpu.driver for gpu in gpus)]
         snapshot = Snapshot(
             taken_at=utc_datetime(at - (age or 0.0)),
             took_seconds=0.0,

@@ -25,7 +25,7 @@ from gpuwatch.fleet.exporter_series import (
 )
 from gpuwatch.fleet.fleet_source import FleetSource, HostFeed, ReaderThread
 from gpuwatch.fleet.prometheus_api import NoAnswer, Prometheus, Sample
-from gpuwatch.fleet.prometheus_hosts import INFO_SERIES, OTHER_SERIES, HostsBuilder
+from gpuwatch.fleet.prometheus_hosts import INFO_SERIES, STATE_SERIES, HostsBuilder
 
 _IDENTITY_SECONDS = 60.0
 """Seconds between queries for what hardly changes: names of GPUs, and hosts that are silent now."""
@@ -65,7 +65,7 @@ def _readings_query(uuids: Iterable[str]) -> str:
 
 _READINGS_QUERY = _aggregation_query(_READING_LABELS, _selector(exporter_metric_names(*HOST_LIST_READINGS)))
 """Query for the readings of all GPUs."""
-_OTHER_SERIES_QUERY = _selector(OTHER_SERIES)
+_STATE_SERIES_QUERY = _selector(STATE_SERIES)
 _INFO_QUERY = _selector(INFO_SERIES)
 _OWNERS_QUERY = _aggregation_query(
     ("UUID", "GPU_I_ID", *with_exported_prefix(_OWNER_LABELS)),
@@ -122,8 +122,8 @@ class PrometheusSource(FleetSource):
         builder = HostsBuilder()
         for sample in self.server.query(_READINGS_QUERY):
             builder.add_reading(sample)
-        for sample in self.server.query(_OTHER_SERIES_QUERY):
-            builder.add_other(sample)
+        for sample in self.server.query(_STATE_SERIES_QUERY):
+            builder.add_state(sample)
         self.add_identities(builder)
         for labels in self._owner_labels:
             builder.add_owner(labels)

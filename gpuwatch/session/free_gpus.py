@@ -18,6 +18,7 @@ from gpuwatch.core.model.snapshot import Device, MigInstance, Process, Snapshot,
 from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.explain.diagnosis.conditions.idle_and_unexplained_memory import MIN_HELD_BYTES
 from gpuwatch.machine.history.process_labels import label_in_sentence
+from gpuwatch.session.view import View
 
 _MAX_PROCESSES_NAMED = 2
 """Processes that a reason names."""
@@ -27,6 +28,8 @@ _CONNECTION_LEVELS = (None, "SYS", "NODE", "PHB", "PXB", "PIX", "INT")
 """From the slowest to the fastest; NVLinks are faster, the more the better."""
 _MAX_COMBINATIONS_TRIED = 15_000
 """Choices up to which each is looked at: 8 of 16 GPUs are 12,870."""
+_CAUSES_OF_SILENCE = ("driver.bad-state", "unknown")
+"""Causes, of no GPU, of a time without samples: the driver's, and the collector's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,27 @@ def idle_devices(
             unit.instance,
             not unit.compute_processes and not _why_refused(unit, requirements, faults, reserved_by),
         )
+
+
+def free_or_used_devices(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
+    """As :func:`idle_devices`; what is reserved, or used by a holder that the list of hosts knows, is not free."""
+    reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
+    found = idle_devices(snapshot, reserved, view.findings)
+    return [(device, instance, idle and device.uuid not in view.owners) for device, instance, idle in found]
+
+
+def is_silent(view: View) -> bool:
+    """Whether the driver or the collector gives no samples: what was free before may be taken."""
+    errors = (f for f in view.errors_and_warnings if f.severity == "error" and f.device_uuid is None)
+    return any(finding.id in _CAUSES_OF_SILENCE for finding in errors)
+
+
+def unused_gpus(view: View) -> frozenset[str]:
+    """UUIDs of the GPUs that nobody uses, in no MIG instance either; none where that is not known now."""
+    if view.snapshot is None or view.waiting or view.stale or is_silent(view):
+        return frozenset()
+    units = free_or_used_devices(view, view.snapshot)
+    return frozenset(device.uuid for device, _, _ in units) - {device.uuid for device, _, idle in units if not idle}
 
 
 def _faults_by_gpu(findings: Sequence[Finding]) -> dict[str | None, str]:

@@ -71,7 +71,7 @@ def _last_answer(store: SampleStore, history: History, uuid: str, moment: float)
     times = list(history.times)[len(history.times) - len(used) :]
     answered = [at for at, value in zip(times, used, strict=True) if value is not None]
     begin = end = answered[-1] if answered else None
-    if begin is None and (begin := store.last_minute(uuid, _MEMORY, moment)) is not None:
+    if begin is None and (begin := store.last_minute_with_mean(uuid, _MEMORY, moment)) is not None:
         end = begin + 60.0
     if begin is None or end is None:
         return None

@@ -93,14 +93,17 @@ class JoinedSamples(SampleStore):
             )
         return self._times
 
-    def spans_without_gaps(self, min_gap: float) -> Sequence[tuple[float, float]]:
+    def spans_without_gaps(self, min_gap_seconds: float) -> Sequence[tuple[float, float]]:
         """Begin and end of each time without a gap; updated every few seconds."""
         now = time.monotonic()
         if now - self._spans_updated_at >= _GAP_SEARCH_SECONDS:
             self._spans_updated_at = now
-            min_gap = max(min_gap, self.thinned_spacing_seconds)
-            all_spans = [*self.recording.spans_without_gaps(min_gap), *((at, at) for at in self._used_live_times)]
-            self._spans_without_gaps = join_spans(sorted(all_spans), lambda begin: min_gap)
+            min_gap_seconds = max(min_gap_seconds, self.thinned_spacing_seconds)
+            all_spans = [
+                *self.recording.spans_without_gaps(min_gap_seconds),
+                *((at, at) for at in self._used_live_times),
+            ]
+            self._spans_without_gaps = join_spans(sorted(all_spans), lambda begin: min_gap_seconds)
         return self._spans_without_gaps
 
     def at(self, moment: float) -> StoredSample | None:

@@ -118,7 +118,7 @@ def test_older_files_have_hours_too() -> None:
 
 
 def test_the_recording_of_this_machine(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuwatch.cli.input_files import default_recording_file
+    from gpuwatch.machine.recording.recording_defaults import default_recording_file
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shown = gpuwatch("usage")

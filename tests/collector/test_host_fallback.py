@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gpuwatch.machine.collector.host_snapshots import HostSnapshots
 from gpuwatch.machine.collector.live_feed import LiveFeed
-from gpuwatch.machine.collector.samples_without_collector import HostSnapshots
 from gpuwatch.sim import faults
 from gpuwatch.sim.simulated_machine import SimMachine
 from tests.waiting import wait_for

@@ -28,7 +28,7 @@ from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.machine.collector.continued_idle_times import ContinuedIdleTimes
 from gpuwatch.machine.collector.live_feed import LiveFeed
 from gpuwatch.machine.collector.recorder_follower import hides_processes, merge_missed_xids
-from gpuwatch.machine.collector.samples_without_collector import RecorderSampleCompleter
+from gpuwatch.machine.collector.recorder_samples import RecorderSampleCompleter
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.running_recorders import Announcement, find_running_recorders

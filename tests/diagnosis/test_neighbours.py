@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.memory_profile import AllocationGroup, MemoryProfile
 from gpuwatch.core.model.run import (
     DeviceMapping,
     Devices,
@@ -71,7 +71,7 @@ def test_a_smaller_batch_is_advised_unless_variables_fill_the_memory(
     held = [("weights", "[500,9]", 2), ("optimizer state", "[500,9]", 2), ("gradients", gradient, 2)]
     held += [("activations", "[64,9]", activations)]
     holders = tuple(
-        MemoryHolderOp(op="x", group=name, shape=shape, allocated_bytes=many * GIB, requested_bytes=many * GIB)  # type: ignore[arg-type]
+        AllocationGroup(op="x", group=name, shape=shape, allocated_bytes=many * GIB, requested_bytes=many * GIB)  # type: ignore[arg-type]
         for name, shape, many in held
     )
     whole = (6 + activations) * GIB

@@ -242,7 +242,7 @@ def test_since_when_a_process_is_idle(since: str, idle: float) -> None:
     collected = HostsBuilder()
     for labels, text in exposition(given, instance="x"):
         collected.add_reading(Sample(labels, (0.0, text)))
-        collected.add_other(Sample(labels, (0.0, text)))
+        collected.add_state(Sample(labels, (0.0, text)))
     (row,) = collected.hosts(1060.0)["n1"].snapshot.processes
     assert row.idle_seconds(1060.0) == idle
 
@@ -264,7 +264,7 @@ def test_any_value_of_any_series(text: str) -> None:
         for turn, (labels, usual) in enumerate(given):
             sample = Sample(labels, (0.0, text if turn == number else usual))
             collected.add_reading(sample)
-            collected.add_other(sample)
+            collected.add_state(sample)
             collected.add_identity(labels)
             collected.add_owner(labels)
         for view in collected.hosts(1e9).values():
@@ -280,7 +280,7 @@ def test_any_label_of_any_series(label: str) -> None:
         for labels, usual in given:
             sample = Sample({**labels, **({name: label} if name in labels else {})}, (0.0, usual))
             collected.add_reading(sample)
-            collected.add_other(sample)
+            collected.add_state(sample)
             collected.add_identity(sample.metric)
             collected.add_owner(sample.metric)
         fleet = Fleet(taken_at=1e9, source="", hosts=tuple(collected.hosts(1e9).values()))

@@ -7,7 +7,7 @@ import math
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.gpu_time_usage import Usage, UsageDevice, UsageGap, UsageGroup
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.memory_profile import AllocationGroup, MemoryProfile
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.core.model.run import (
     DeviceMapping,
@@ -26,7 +26,7 @@ from gpuwatch.core.model.run import (
     Worker,
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, Memory, MemoryPoint
-from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Driver, Host, MappedDevice, Problem, Process, Snapshot
 from gpuwatch.core.model.try_results import Answer, Experiment, Fit, Recovery, StepTime, Trial
 
 GIB = 1 << 30
@@ -302,7 +302,7 @@ def full_snapshot() -> Snapshot:
                 device_uuid=UUID,
                 device_index=0,
                 framework="tensorflow 2.21.0",
-                device_map=(Mapped(ordinal=0, uuid=UUID, index=0),),
+                device_map=(MappedDevice(ordinal=0, uuid=UUID, index=0),),
                 readings={"gpu_memory_bytes": 11 * GIB, "sm_percent": 96},
             ),
             Process(
@@ -382,7 +382,7 @@ def recorded(asked: str, groups: dict[str, int], largest: str = "dense/kernel", 
     """A run with the recorder of memory on, which saw these groups at the peak."""
     peak = sum(groups.values())
     group = max(groups, key=lambda name: groups[name])
-    holder = MemoryHolderOp(
+    holder = AllocationGroup(
         op=largest,
         group=group,  # type: ignore[arg-type]
         shape="[64,512]",

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.core.model.metrics import METRICS, Lane
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Connection, Driver, Place, Problem, Topology
+from gpuwatch.core.model.snapshot import Connection, Driver, GpuAffinity, Problem, Topology
 from gpuwatch.machine.collector import collector as module
 from gpuwatch.machine.collector.collector import Collector
 from gpuwatch.machine.sources.device_source import (
@@ -64,7 +64,7 @@ class Fake:
     def topology(self) -> Topology:
         first, second = (device.uuid for device in self.devices)
         return Topology(
-            places=(Place(uuid=first), Place(uuid=second)),
+            places=(GpuAffinity(uuid=first), GpuAffinity(uuid=second)),
             connections=(Connection(first=first, second=second, level="PHB", nvlinks=0),),
         )
 

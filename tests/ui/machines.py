@@ -10,7 +10,7 @@ from msgspec import structs
 
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Device, Driver, Host, Mapped, Problem, Process, Snapshot
+from gpuwatch.core.model.snapshot import Device, Driver, Host, MappedDevice, Problem, Process, Snapshot
 
 GIB = 1024**3
 _TOTAL = 139.8 * GIB
@@ -114,7 +114,7 @@ def process(number: int = 0, *, gpu: int | None = 0, tick: int = 0, **changes: A
         "device_uuid": uuid(gpu) if gpu is not None else None,
         "device_index": gpu,
         "framework": framework,
-        "device_map": (Mapped(ordinal=0, uuid=uuid(gpu), index=gpu),) if gpu is not None and framework else (),
+        "device_map": (MappedDevice(ordinal=0, uuid=uuid(gpu), index=gpu),) if gpu is not None and framework else (),
     }
     facts.update(changes)
     return Process(readings=readings, missing=missing, **facts)

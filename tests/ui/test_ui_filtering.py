@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.snapshot import Mapped, Process
+from gpuwatch.core.model.snapshot import MappedDevice, Process
 from gpuwatch.ui.screens.help_sheet import help_groups
 from gpuwatch.ui.tables.filter_language import FilterError, _words
 from gpuwatch.ui.tables.process_columns import COLUMN_BY_ID, COLUMNS, Column, time_column_text
@@ -18,7 +18,7 @@ from tests.ui import machines
 
 GIB = machines.GIB
 AT = machines.NOON.timestamp()
-MAP = (Mapped(ordinal=0, uuid="GPU-b", index=1), Mapped(ordinal=1, uuid="GPU-a", index=0))
+MAP = (MappedDevice(ordinal=0, uuid="GPU-b", index=1), MappedDevice(ordinal=1, uuid="GPU-a", index=0))
 ALICE = machines.process(
     0,
     gpu=1,
@@ -35,7 +35,7 @@ BOB = machines.process(
     pid=12541,
     framework="torch 2.11.0",
     cuda_visible_devices="10,GPU-9f3f",
-    device_map=(Mapped(ordinal=0, uuid="GPU-a", index=0),),
+    device_map=(MappedDevice(ordinal=0, uuid="GPU-a", index=0),),
     mig_instance="7/0",
     create_time=AT - 60,
     command="python train.py --lr=0.1 http://host:8080",

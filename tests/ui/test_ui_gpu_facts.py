@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Connection, Device, MigInstance, Place, Snapshot, Topology
+from gpuwatch.core.model.snapshot import Connection, Device, GpuAffinity, MigInstance, Snapshot, Topology
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.ui.details import gpu_sections as gpu_facts
 from gpuwatch.ui.drawing.styled_lines import SpanLines
@@ -136,7 +136,7 @@ def test_topology_and_the_place_in_the_machine() -> None:
     a, b, c, d = (machines.device(n) for n in range(4))
     lost = Missing("failed", code=999, detail="nvmlDeviceGetTopologyCommonAncestor: Unknown Error")
     topology = Topology(
-        places=(Place(uuid=a.uuid, cpus="0-15", missing={"numa_nodes": machines.NOT_SUPPORTED}),),
+        places=(GpuAffinity(uuid=a.uuid, cpus="0-15", missing={"numa_nodes": machines.NOT_SUPPORTED}),),
         connections=(
             Connection(first=a.uuid, second=b.uuid, level="PIX", nvlinks=4),
             Connection(first=a.uuid, second=c.uuid, level="SYS"),

@@ -163,12 +163,12 @@ def test_short_texts() -> None:
     assert short_framework("tensorflow 2.21.0", 10) == "tf 2.21"
     assert short_framework("torch 2.11.0+cu130", 10) == "torch 2.11"
     assert short_framework(None, 10) == "–"
-    eight = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
+    eight = tuple(machines.MappedDevice(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
     assert device_map_text(eight, "torch 2.11.0", 10) == "0-7→0-7"
-    swapped = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(1 - n), index=1 - n) for n in range(2))
+    swapped = tuple(machines.MappedDevice(ordinal=n, uuid=machines.uuid(1 - n), index=1 - n) for n in range(2))
     assert device_map_text(swapped, "tensorflow 2.21.0", 10) == "0→1 1→0"
-    sixteen = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(16))
-    turned = tuple(machines.Mapped(ordinal=n, uuid=machines.uuid(15 - n), index=15 - n) for n in range(16))
+    sixteen = tuple(machines.MappedDevice(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(16))
+    turned = tuple(machines.MappedDevice(ordinal=n, uuid=machines.uuid(15 - n), index=15 - n) for n in range(16))
     assert [device_map_text(sixteen, "torch 2.11.0", width) for width in (10, 7)] == ["0-15→0-15", "16 GPUs"]
     assert [device_map_text(turned, "torch 2.11.0", width) for width in (10, 7)] == ["16 mapped", "16 GPUs"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.core.model.snapshot import MappedDevice, Process, Snapshot
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.sources.process_details import ProcessDetails, read_process_details
 from gpuwatch.session.process_history import Identity, ProcessHistories, process_identity
@@ -35,7 +35,10 @@ def about(stage: Stage) -> str:
 
 def swapped(tick: int = 0) -> Snapshot:
     """A TensorFlow program that sees two GPUs the other way round and works on both."""
-    mapped = (Mapped(ordinal=0, uuid=machines.uuid(1), index=1), Mapped(ordinal=1, uuid=machines.uuid(0), index=0))
+    mapped = (
+        MappedDevice(ordinal=0, uuid=machines.uuid(1), index=1),
+        MappedDevice(ordinal=1, uuid=machines.uuid(0), index=0),
+    )
     rows = tuple(
         machines.process(0, gpu=gpu, tick=tick, device_map=mapped, cuda_visible_devices="1,0") for gpu in (0, 1)
     )
@@ -204,7 +207,7 @@ def test_a_map_is_a_fact_from_the_driver_and_likely_from_the_environment() -> No
 
 
 def test_one_visible_gpu_on_which_the_driver_lists_it_is_a_fact() -> None:
-    mapped = (Mapped(ordinal=0, uuid=machines.uuid(1), index=1),)
+    mapped = (MappedDevice(ordinal=0, uuid=machines.uuid(1), index=1),)
     there = machines.process(0, gpu=1, device_map=mapped, cuda_visible_devices="1")
     shot = machines.snapshot(DEVICES, (there,))
     assert most_certain_map((there,), (), shot)[0][0].certainty == "fact"
@@ -266,7 +269,7 @@ def test_settings_in_words(environment: dict[str, str], effect: str, wrong: bool
 @pytest.mark.parametrize("used", [(0,), (2, 5), tuple(range(8))])
 async def test_of_eight_gpus_only_those_that_it_uses_have_lines(stage: Stage, used: tuple[int, ...]) -> None:
     eight = tuple(machines.device(n) for n in range(8))
-    mapped = tuple(Mapped(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
+    mapped = tuple(MappedDevice(ordinal=n, uuid=machines.uuid(n), index=n) for n in range(8))
     rows = tuple(machines.process(0, gpu=gpu, device_map=mapped) for gpu in used)
     async with stage.opened(machines.snapshot(eight, rows)) as pilot:
         await press(pilot, "3")

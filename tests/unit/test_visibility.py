@@ -52,8 +52,8 @@ def test_list_is_read_as_cuda_reads_it(
 def test_mixed_cards_in_the_default_order_are_not_guessed() -> None:
     mixed = machine("A", "B")
     assert visible_devices("0", None, mixed).map == ()
-    assert visible_devices("0", None, mixed).unsure
-    assert visible_devices(None, None, mixed).unsure
+    assert visible_devices("0", None, mixed).why_unsure
+    assert visible_devices(None, None, mixed).why_unsure
     assert [entry.index for entry in visible_devices("1", "PCI_BUS_ID", mixed).map] == [1]
     assert [entry.index for entry in visible_devices("GPU-1111", None, mixed).map] == [1]
 
@@ -63,5 +63,5 @@ def test_a_mig_instance_is_no_invalid_entry_where_mig_is_on() -> None:
     parted = [msgspec.structs.replace(device, readings={"mig.mode": "enabled"}) for device in ALIKE]
     seen = visible_devices("MIG-aaaa", None, parted)
     assert (seen.map, seen.invalid, seen.hidden) == ((), None, False)
-    assert "MIG" in seen.unsure
+    assert "MIG" in seen.why_unsure
     assert visible_devices("MIG-aaaa", None, ALIKE).invalid == "MIG-aaaa"

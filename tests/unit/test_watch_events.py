@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpuwatch.core.formatting.durations import ago, hours_minutes, rounded_duration
 from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Device, Mapped, MigInstance, Process
+from gpuwatch.core.model.snapshot import Device, MappedDevice, MigInstance, Process
 from gpuwatch.explain.diagnosis.condition_engine import REJUDGE_SECONDS, ConditionEngine
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.history.machine_event import MachineEvent
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_of_one_that_went_is_not_made_up() -> None:
 
 def on_gpus(count: int, *, mapped: int, **changes: object) -> tuple[Process, ...]:
     """One program on the first ``count`` GPUs of ``mapped`` that it sees."""
-    seen = tuple(Mapped(ordinal=n, uuid=f"GPU-{n}", index=n) for n in range(mapped))
+    seen = tuple(MappedDevice(ordinal=n, uuid=f"GPU-{n}", index=n) for n in range(mapped))
     same = {"pid": 4711, "create_time": machines.process(0).create_time, "user": "alice", "command": "python train.py"}
     return tuple(machines.process(n, gpu=n, device_map=seen, **same, **changes) for n in range(count))
 

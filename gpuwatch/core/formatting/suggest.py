@@ -29,8 +29,8 @@ def closest_name(word: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean growth?`` to end a message; empty if nothing is close."""
-    matches = closest_name(word, known)
-    return did_you_mean_any([matches] if matches else [])
+    name = closest_name(word, known)
+    return did_you_mean_any([name] if name else [])
 
 
 def did_you_mean_any(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ Group = Literal[
 ]
 
 
-class MemoryHolderOp(msgspec.Struct, frozen=True, kw_only=True):
+class AllocationGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Allocations alive at the peak that are alike: made by one op, with one shape and type."""
 
     op: str = ""
@@ -89,7 +89,7 @@ class MemorySegments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """One allocator's memory at its peak and over time, from TensorFlow's profiler or PyTorch's allocator history."""
+    """One allocator's memory at its peak and over time, from a recorder of TensorFlow, PyTorch or JAX."""
 
     tool: Literal["tensorflow", "torch", "jax"]
     """Whose recorder it was."""
@@ -126,16 +126,16 @@ class MemoryProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The line of the program whose request was refused; empty if it is unknown."""
     device_free_bytes: int | None = None
     """Free memory of the device when it was refused; None if it is unknown."""
-    holders: tuple[MemoryHolderOp, ...] = ()
+    holders: tuple[AllocationGroup, ...] = ()
     """What was alive at the peak, largest first."""
-    ending: tuple[MemoryHolderOp, ...] = ()
+    ending: tuple[AllocationGroup, ...] = ()
     """What was alive when a snapshot with a history was taken, largest first; PyTorch only."""
     ending_bytes: int | None = None
     """Bytes of it; None if it is not known."""
     ended_at: datetime.datetime | None = None
     """When a snapshot's history ends; None if it has no times."""
     more_bytes: int = 0
-    """Bytes of the holders that are too many to be listed."""
+    """Bytes of the holders that are not listed: there are too many."""
     groups: dict[str, int] = {}
     """Bytes alive at the peak by group."""
     lines: tuple[str, ...] = ()

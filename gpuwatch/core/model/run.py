@@ -17,6 +17,10 @@ Verdict = Literal["ok", "fallback", "oom", "error", "timeout", "skipped", "inter
 """``interrupted``: stopped by the user, or because gpuwatch itself ended."""
 INHERITED: Final = "environment"
 """Source of a setting by a variable that a watched program was started with."""
+MIN_MEASURED_STEPS = 20
+"""Steps from which on their times show how even they are."""
+_MIN_MEDIAN_TO_MEAN = 0.7
+"""Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -429,3 +433,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema", tag="gp
     def is_program(self) -> bool:
         """Whether it is a user's program under ``gpuwatch run``, not a probe."""
         return self.group == "run"
+
+    @property
+    def mean_of_uneven_steps(self) -> float | None:
+        """Seconds of the average step if most steps are much shorter, so that the median is not their speed; else None.
+
+        PyTorch's steps only queue work for the GPU, until one waits for all of it.
+        """
+        if self.throughput is None or len(self.step_times) < MIN_MEASURED_STEPS:
+            return None
+        times = [step for step in self.step_times if step.number > self.throughput.warmup_steps]
+        mean = sum(step.seconds for step in times) / max(sum(step.steps for step in times), 1)
+        return mean if self.throughput.median_step_seconds < _MIN_MEDIAN_TO_MEAN * mean else None

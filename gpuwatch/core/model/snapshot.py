@@ -194,7 +194,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
         return self.index == placeholder.index
 
 
-class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+class MappedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device number of a process, and its physical GPU."""
 
     ordinal: int
@@ -230,7 +230,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """``tensorflow 2.21.0``, ``torch 2.11.0``; None if none was recognized."""
     container: str | None = None
     cuda_visible_devices: str | None = None
-    device_map: tuple[Mapped, ...] = ()
+    device_map: tuple[MappedDevice, ...] = ()
     note: str = ""
     """Why facts are missing: ``permission denied``, ``another PID namespace``, ``gone``."""
     state: str | None = None
@@ -282,7 +282,7 @@ class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class GpuAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """The affinity of a GPU; None if NVML refused, with the reason in ``missing``."""
 
     uuid: str
@@ -315,7 +315,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """How the GPUs are connected; read once per list of devices."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[GpuAffinity, ...] = ()
+    """CPUs and NUMA nodes near each GPU."""
     connections: tuple[Connection, ...] = ()
     switch_nvlinks: dict[str, int] = {}
     """Active NVLinks to an NVSwitch, by UUID; it connects all GPUs that have such links."""

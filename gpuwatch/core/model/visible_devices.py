@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpuwatch.core.model.snapshot import Device, Mapped
+from gpuwatch.core.model.snapshot import Device, MappedDevice
 
 MIG_PREFIX = "MIG-"
 """How the UUID of a MIG instance begins."""
@@ -79,12 +79,12 @@ class VisibleList:
 class VisibleMap(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs that a process sees with one value of CUDA_VISIBLE_DEVICES."""
 
-    map: tuple[Mapped, ...]
+    map: tuple[MappedDevice, ...]
     invalid: str | None = None
     """The entry at which the list ended; None if all are valid."""
     hidden: bool = False
     """Nothing is visible because the value says so (empty, ``-1``, ``NoDevFiles``)."""
-    unsure: str = ""
+    why_unsure: str = ""
     """Why the map cannot be known from outside; it is empty then."""
 
 
@@ -124,21 +124,21 @@ def visible_to(environment: Mapping[str, str], devices: Sequence[Device]) -> Vis
 def visible_devices(value: str | None, order: str | None, devices: Sequence[Device]) -> VisibleMap:
     """The map from CUDA ordinal to physical GPU for a process with this environment.
 
-    ``value`` and ``order`` are CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). The result is ``unsure`` if
-    the card models differ and integers count in the default order (fastest first), which is not known from outside,
-    and if a MIG instance is listed.
+    ``value`` and ``order`` are CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (None: not set). The map is unknown if the
+    card models differ and integers count in the default order (fastest first), which is not known from outside, and
+    if a MIG instance is listed.
     """
     if not devices:
         return VisibleMap(map=())
     order_known = order == "PCI_BUS_ID" or len({device.name for device in devices}) <= 1
     if value is None:
-        return VisibleMap(map=_device_map(devices)) if order_known else VisibleMap(map=(), unsure=_MIXED_MODELS)
+        return VisibleMap(map=_device_map(devices)) if order_known else VisibleMap(map=(), why_unsure=_MIXED_MODELS)
     visible = read_visible(value, devices)
     known = [device for device in visible.devices if device is not None]
     if len(known) < len(visible.entries):
-        return VisibleMap(map=(), unsure=_MIG_LISTED)
+        return VisibleMap(map=(), why_unsure=_MIG_LISTED)
     if not order_known and visible.entries and _leading_number(visible.entries[0]) is not None:
-        return VisibleMap(map=(), unsure=_MIXED_MODELS)
+        return VisibleMap(map=(), why_unsure=_MIXED_MODELS)
     return VisibleMap(
         map=_device_map(known),
         invalid=None if visible.on_purpose else visible.invalid_entry,
@@ -168,8 +168,10 @@ def _find_device(entry: str, number: int | None, devices: Sequence[Device] | Non
     return (True, named[0]) if len(named) == 1 else (False, None)
 
 
-def _device_map(chosen: Sequence[Device]) -> tuple[Mapped, ...]:
-    return tuple(Mapped(ordinal=ordinal, uuid=device.uuid, index=device.index) for ordinal, device in enumerate(chosen))
+def _device_map(chosen: Sequence[Device]) -> tuple[MappedDevice, ...]:
+    return tuple(
+        MappedDevice(ordinal=number, uuid=device.uuid, index=device.index) for number, device in enumerate(chosen)
+    )
 
 
 def _meant_entry(entry: str) -> str:

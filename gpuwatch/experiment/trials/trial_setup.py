@@ -143,7 +143,7 @@ class TrialSetup:
         """
         devices = () if self.machine is None else self.machine.devices
         visible = self.visible(variables)
-        uuids = {device.uuid for device in devices} if visible.unsure else {entry.uuid for entry in visible.map}
+        uuids = {device.uuid for device in devices} if visible.why_unsure else {entry.uuid for entry in visible.map}
         compute = [] if self.machine is None else [row for row in self.machine.processes if row.type != "G"]
         processes_by_gpu = group_by(compute, lambda process: process.device_uuid)
         return "; ".join(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.memory_profile import Group, MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.memory_profile import AllocationGroup, Group, MemoryProfile
 from gpuwatch.core.safe_text import printable
 from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.traces import InvalidTrace
@@ -124,7 +124,7 @@ def profiles(data: bytes) -> list[MemoryProfile]:
 def _profile(device: str, samples: list[Sample], at: datetime.datetime | None) -> MemoryProfile:
     alike = group_by(samples, lambda sample: (sample.line, sample.called_function, sample.kind))
     holders = [
-        MemoryHolderOp(
+        AllocationGroup(
             op=called,
             source=line,
             group=_GROUPS.get(kind, "unattributed"),

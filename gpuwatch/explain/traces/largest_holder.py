@@ -6,7 +6,7 @@ import msgspec
 
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.memory_profile import AllocationGroup, MemoryProfile
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 
@@ -92,12 +92,12 @@ def _amount_text(held: int, profile: MemoryProfile) -> str:
     return size(held) + (f" ({100 * held / profile.peak_bytes:.0f} %)" if profile.peak_bytes else "")
 
 
-def _count_text(holder: MemoryHolderOp) -> str:
+def _count_text(holder: AllocationGroup) -> str:
     count = f"{holder.count} allocations" if holder.count > 1 else "an allocation"
     return f"{count} of {size(holder.requested_bytes // max(holder.count, 1))}"
 
 
-def holder_name(holder: MemoryHolderOp, tool: str) -> str:
+def holder_name(holder: AllocationGroup, tool: str) -> str:
     """``Conv2D [64,112,112,64] of conv1``: a variable, a line of the program with its op, or an op."""
     count = f" ×{holder.count}" if holder.count > 1 else ""
     shape = f" {holder.shape}" if holder.shape else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from gpuwatch.core.group_by import group_by
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryMoment, MemoryProfile
+from gpuwatch.core.model.memory_profile import AllocationGroup, MemoryMoment, MemoryProfile
 from gpuwatch.core.utc_datetime import utc_datetime
 from gpuwatch.explain.traces import tensorflow_xplane, torch_snapshot
 from gpuwatch.explain.traces.allocation_replay import Allocation, Replay, Window
@@ -146,7 +146,7 @@ def _time_of(device: torch_snapshot.DeviceHistory, at: int) -> datetime.datetime
     return utc_datetime((device.history_began + span) / 1e6)
 
 
-def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[MemoryHolderOp]:
+def _held_by_line(live: list[Allocation], device: torch_snapshot.DeviceHistory) -> list[AllocationGroup]:
     purposes = {id(allocation): Purpose(group=device.holders[allocation.event.op].group) for allocation in live}
     return [
         msgspec.structs.replace(holder, op=known.op, layer=known.layer_line, source=known.line)
@@ -239,14 +239,14 @@ def _tensorflow_profile(
     )
 
 
-def _with_line(holder: MemoryHolderOp, allocation_purposes: AllocationPurposes) -> MemoryHolderOp:
+def _with_line(holder: AllocationGroup, allocation_purposes: AllocationPurposes) -> AllocationGroup:
     name = strip_calls(holder.op)
     # An eager op is named after its type alone, as an op of a graph may be.
     line = allocation_purposes.lines.get(name, "") if "/" in name or name != holder.op else ""
     return msgspec.structs.replace(holder, source=line) if line else holder
 
 
-def _holders(live: list[Allocation], purposes: dict[int, Purpose]) -> list[MemoryHolderOp]:
+def _holders(live: list[Allocation], purposes: dict[int, Purpose]) -> list[AllocationGroup]:
     """Alike allocations together, largest first."""
 
     def key_of(allocation: Allocation) -> tuple[object, ...]:
@@ -259,7 +259,7 @@ def _holders(live: list[Allocation], purposes: dict[int, Purpose]) -> list[Memor
     for alike in group_by(live, key_of).values():
         event, purpose = alike[0].event, purposes[id(alike[0])]
         holders.append(
-            MemoryHolderOp(
+            AllocationGroup(
                 op=event.op,
                 layer=name_scope(event.op),
                 variable=purpose.variable,

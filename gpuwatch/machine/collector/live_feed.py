@@ -42,7 +42,7 @@ from gpuwatch.machine.sources.driver_call_tracking import CallPage
 
 if TYPE_CHECKING:
     from gpuwatch.machine.collector.continued_idle_times import ContinuedIdleTimes
-    from gpuwatch.machine.collector.samples_without_collector import HostSnapshots
+    from gpuwatch.machine.collector.host_snapshots import HostSnapshots
 
 _REPLACE_SECONDS = 10.0
 """Seconds without a snapshot after which the collector is replaced (a slow driver takes one or two)."""
@@ -385,7 +385,7 @@ class LiveFeed:
 
     def _sample_host(self) -> None:
         """Reads the host here, without the driver, while the driver blocks the collector."""
-        from gpuwatch.machine.collector.samples_without_collector import HostSnapshots  # most dashboards never need it
+        from gpuwatch.machine.collector.host_snapshots import HostSnapshots  # most dashboards never need it
 
         if self._host_snapshots is None:
             self._host_snapshots = HostSnapshots()

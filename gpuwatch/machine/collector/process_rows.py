@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, activity_after_sample, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
-from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, Mapped, Process
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, MappedDevice, Process
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.machine.sources.device_source import NO_EARLIER_SAMPLE, GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock_id
@@ -254,12 +254,12 @@ def _identity_fields(facts: ProcessFacts | None) -> dict[str, Any]:
     }
 
 
-def device_numbers_of(facts: ProcessFacts, devices: Sequence[Device]) -> tuple[tuple[Mapped, ...], str]:
+def device_numbers_of(facts: ProcessFacts, devices: Sequence[Device]) -> tuple[tuple[MappedDevice, ...], str]:
     """The process's CUDA device numbers, from its environment, and a note for the user."""
     if facts.environment is None:
         return (), facts.note or "environment cannot be read"
     visible = visible_to(facts.environment, devices)
-    return visible.map, facts.note or visible.unsure
+    return visible.map, facts.note or visible.why_unsure
 
 
 def _host_readings(facts: ProcessFacts | None, missing: dict[str, Missing], why_absent: str = "") -> dict[str, Value]:

@@ -22,7 +22,7 @@ from gpuwatch.machine.sources.device_source import MAX_XIDS, SeenDevice
 from gpuwatch.machine.sources.procfs import HIDDEN
 
 if TYPE_CHECKING:
-    from gpuwatch.machine.collector.samples_without_collector import RecorderSampleCompleter
+    from gpuwatch.machine.collector.recorder_samples import RecorderSampleCompleter
 
 _FRESH_SECONDS = 2.0
 """Seconds, besides two intervals, up to which the newest sample of a recording is new."""
@@ -62,7 +62,7 @@ class RecorderFollower:
         """When the last sample came, and when one was last looked for, on the monotonic clock."""
         self._completer: RecorderSampleCompleter | None = None
         if recorder.reads_less:
-            from gpuwatch.machine.collector.samples_without_collector import RecorderSampleCompleter
+            from gpuwatch.machine.collector.recorder_samples import RecorderSampleCompleter
 
             self._completer = RecorderSampleCompleter()
         try:

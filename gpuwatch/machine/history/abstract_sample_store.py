@@ -36,28 +36,28 @@ class SampleStore(ABC):
         """Times of the samples, oldest first."""
 
     @abstractmethod
-    def spans_without_gaps(self, longer: float) -> Sequence[tuple[float, float]]:
-        """Start and end of each time without a gap longer than so many seconds, oldest first."""
+    def spans_without_gaps(self, min_gap_seconds: float) -> Sequence[tuple[float, float]]:
+        """Start and end of each time without a gap longer than ``min_gap_seconds``, oldest first."""
 
     @abstractmethod
     def at(self, moment: float) -> StoredSample | None:
         """The last sample not later than ``moment``, or the first one if all are later; None if there are none."""
 
-    def gap(self, at: float, moment: float, interval: float) -> Gap | None:
-        """The gap after the sample of ``at`` in which ``moment`` is; None if no sample is missing there.
+    def gap(self, sample_time: float, moment: float, interval: float) -> Gap | None:
+        """The gap in which ``moment`` is; None if no sample is missing there.
 
-        ``at``: of what :meth:`at` gives for the moment. ``interval``: seconds between samples.
+        ``sample_time``: time of the sample that :meth:`at` gives for ``moment``. ``interval``: seconds between samples.
         """
         times = self.times
-        place = bisect_right(times, at)
-        following = times[place] if place < len(times) else inf
+        next_index = bisect_right(times, sample_time)
+        following = times[next_index] if next_index < len(times) else inf
         damaged = following <= moment
-        missing = damaged or following - at > max(gap_limit(interval), self.thinned_spacing_seconds)
-        if not missing or not at < moment <= times[-1]:
+        missing = damaged or following - sample_time > max(gap_limit(interval), self.thinned_spacing_seconds)
+        if not missing or not sample_time < moment <= times[-1]:
             return None
-        return Gap(at, moment if damaged else following, damaged)
+        return Gap(sample_time, moment if damaged else following, damaged)
 
-    def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
+    def last_minute_with_mean(self, uuid: str, metric: str, moment: float) -> float | None:
         """Start of the last minute before ``moment`` of which a mean of a metric of a device is kept; None: unknown."""
         return None
 

@@ -135,13 +135,13 @@ class LastHour(SampleStore):
         for chunks in reversed(self._levels):
             yield from chunks
 
-    def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
+    def spans_without_gaps(self, min_gap_seconds: float) -> list[tuple[float, float]]:
         """Start and end of each time without a gap; thinned samples are further apart than recorded ones."""
         times = self.times
 
         def max_gap(at: float) -> float:
             spacing = next((spacing for age, spacing in LEVELS if times[-1] - at <= age), LEVELS[-1][1])
-            return max(longer, 1.4 * spacing)
+            return max(min_gap_seconds, 1.4 * spacing)
 
         return join_spans(((at, at) for at in times), max_gap)
 

@@ -246,26 +246,26 @@ class Recording(SampleStore):
         """Number of the last block, 0 without one: once another is written, what was begun to be read is elsewhere."""
         return self._sealed_blocks[-1].number if self._sealed_blocks else 0
 
-    def spans_without_gaps(self, longer: float) -> list[tuple[float, float]]:
-        """Start and end of each time without a gap that is longer than so many seconds.
+    def spans_without_gaps(self, min_gap_seconds: float) -> list[tuple[float, float]]:
+        """Start and end of each time without a gap longer than ``min_gap_seconds``.
 
         Of long recordings only gaps between blocks, which take about a minute, are looked for.
         """
-        return self._find_spans_once(longer, self.samples, self.end)
+        return self._find_spans_once(min_gap_seconds, self.samples, self.end)
 
-    def _find_spans_without_gaps(self, longer: float, *_now: object) -> list[tuple[float, float]]:
+    def _find_spans_without_gaps(self, min_gap_seconds: float, *_now: object) -> list[tuple[float, float]]:
         spans: Iterable[tuple[float, float]] = ((block.begin, block.end) for block in self._shown_blocks)
         if len(self._shown_blocks) <= _MAX_CACHED_TIMES // 2:
             spans = ((at, at) for at in self._all_times())
-        return join_spans(spans, lambda begin: longer)
+        return join_spans(spans, lambda begin: min_gap_seconds)
 
     def _all_times(self) -> Iterator[float]:
         for block in self._shown_blocks:
             yield from self._block_times(block.number)[: block.samples]
 
-    def gaps(self, longer: float) -> Iterator[tuple[float, float]]:
-        """Start and end of each time between samples that is longer than so many seconds."""
-        return ((before, at) for before, at in pairwise(self._all_times()) if at - before > longer)
+    def gaps(self, min_gap_seconds: float) -> Iterator[tuple[float, float]]:
+        """Start and end of each time between samples that is longer than ``min_gap_seconds``."""
+        return ((before, at) for before, at in pairwise(self._all_times()) if at - before > min_gap_seconds)
 
     def gaps_of_blocks(self, begin: float, end: float) -> Iterator[tuple[float, float]]:
         """Start and end of each time from ``begin`` to ``end`` between blocks, or that no block has."""
@@ -326,7 +326,7 @@ class Recording(SampleStore):
             points.update(found)
         return {at: points[at] for at in sorted(points) if begin <= at <= end}
 
-    def last_minute(self, uuid: str, metric: str, moment: float) -> float | None:
+    def last_minute_with_mean(self, uuid: str, metric: str, moment: float) -> float | None:
         """Start of the last stored minute before ``moment``, within one day; None without one."""
         means = self.summaries(MINUTE, moment - _LAST_MINUTE_SEARCH_SECONDS, moment, frozenset({metric}))
         return max((float(minute) for minute, points in means.items() if (uuid, metric) in points), default=None)

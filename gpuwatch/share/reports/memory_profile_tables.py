@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
-from gpuwatch.core.model.memory_profile import MemoryHolderOp, MemoryProfile
+from gpuwatch.core.model.memory_profile import AllocationGroup, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
 from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 from gpuwatch.share.reports.report_elements import (
@@ -170,7 +170,7 @@ def _charts(profile: MemoryProfile) -> Iterator[MemoryAreas | BarChart]:
 
 
 def _holder_table(
-    title: str, profile: MemoryProfile, holders: Sequence[MemoryHolderOp], *, folded: bool = False
+    title: str, profile: MemoryProfile, holders: Sequence[AllocationGroup], *, folded: bool = False
 ) -> Table:
     torch = profile.tool != "tensorflow"
     is_inferred = any(holder.shape_from in ("variable", "input") for holder in holders)
@@ -187,7 +187,7 @@ def _holder_table(
     )
 
 
-def _holder_row(holder: MemoryHolderOp, profile: MemoryProfile, *, torch: bool) -> dict[str, str]:
+def _holder_row(holder: AllocationGroup, profile: MemoryProfile, *, torch: bool) -> dict[str, str]:
     shape = " ".join(clean(part) for part in (holder.dtype, holder.shape) if part) if holder.shape else UNKNOWN
     name = strip_calls(holder.op)
     if holder.variable:

@@ -15,7 +15,6 @@ from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Through
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
-from gpuwatch.explain.diagnosis.rules.stalls import mean_of_uneven_steps
 from gpuwatch.explain.logs.device_names import device_name, is_gpu
 from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
@@ -226,7 +225,7 @@ def _speed_text(run: Run) -> str:
     if throughput is None:
         return UNKNOWN
     median = f"median step {step_time_text(throughput.median_step_seconds)}"
-    if (mean := mean_of_uneven_steps(run)) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
+    if (mean := run.mean_of_uneven_steps) is not None and sum(step.seconds > 2 * mean for step in run.step_times) >= 3:
         return f"{count_rate(1 / mean)} steps/s on average, {median} ({_FEW_SLOW_STEPS_NOTE})"
     flops_text = f", {flops(throughput.flops_per_second)}" if throughput.flops_per_second is not None else ""
     unreliable = f" ({UNRELIABLE_NOTE})" if is_unreliable(throughput) else ""

@@ -54,8 +54,8 @@ def _visible_devices_effect(
     value = environment["CUDA_VISIBLE_DEVICES"]
     seen = visible_devices(value, environment.get("CUDA_DEVICE_ORDER"), devices)
     prefix = device_prefix(framework)
-    if seen.unsure:
-        return VariableEffect("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.unsure}")
+    if seen.why_unsure:
+        return VariableEffect("CUDA_VISIBLE_DEVICES", value, f"effect unknown: {seen.why_unsure}")
     if not devices:
         return VariableEffect("CUDA_VISIBLE_DEVICES", value, "no GPU is known here to compare with")
     parts = [f"{prefix or 'device '}{mapping.ordinal} is physical {mapping.index}" for mapping in seen.map]

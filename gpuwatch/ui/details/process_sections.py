@@ -13,7 +13,7 @@ from gpuwatch.core.formatting.sentences import number_ranges
 from gpuwatch.core.formatting.units import UNKNOWN, memory
 from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.snapshot import Mapped, Process, Snapshot
+from gpuwatch.core.model.snapshot import MappedDevice, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.collector.process_access import DeviceNumbers
@@ -200,7 +200,7 @@ def environment_lines(details: ProcessDetails | None) -> SpanLines:
 
 def most_certain_map(
     rows: tuple[Process, ...], numbers: DeviceNumbers, snapshot: Snapshot | None
-) -> tuple[tuple[Mapped, ...], str]:
+) -> tuple[tuple[MappedDevice, ...], str]:
     """The most certain map of a process, and its source in one line; empty if there is no map.
 
     A real driver does not report which of a process's own device numbers a GPU has: the environment makes it
@@ -213,7 +213,7 @@ def most_certain_map(
     by_environment = tuple(sorted(first.device_map, key=lambda mapping: mapping.ordinal))
     if numbers and snapshot is not None:
         exact = tuple(
-            Mapped(ordinal=ordinal, uuid=uuid, index=device.index, certainty="fact")
+            MappedDevice(ordinal=ordinal, uuid=uuid, index=device.index, certainty="fact")
             for ordinal, uuid in sorted(numbers)
             if (device := snapshot.device(uuid)) is not None
         )
@@ -228,7 +228,7 @@ def most_certain_map(
     here = {row.device_uuid for row in rows if row.device_uuid is not None}
     if len(by_environment) == 1 and here == {by_environment[0].uuid} and first.cuda_visible_devices is not None:
         only = by_environment[0]
-        exact = (Mapped(ordinal=only.ordinal, uuid=only.uuid, index=only.index, certainty="fact"),)
+        exact = (MappedDevice(ordinal=only.ordinal, uuid=only.uuid, index=only.index, certainty="fact"),)
         return exact, "fact: it sees only one GPU, and the driver lists it there"
     return by_environment, "likely: from its environment; the program may select among them"
 

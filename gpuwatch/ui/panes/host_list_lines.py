@@ -13,7 +13,7 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder, vertical_bar
 from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import MainProblem, draw_problem
-from gpuwatch.ui.panes.verdict import error_count
+from gpuwatch.ui.panes.verdict import error_count_spans
 from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
 from gpuwatch.ui.tables.host_columns import PlacedColumn, model_of, used_by
 
@@ -50,7 +50,7 @@ def fleet_top_line(
             marks.append((f"data {age:.0f} s old", "warning"))
         errors = sum(finding.severity == "error" for _, finding in summary.errors_and_warnings)
         warnings = len(summary.errors_and_warnings) - errors
-        marks += [(f" {text} ", style) for text, style in error_count(errors, warnings)]
+        marks += [(f" {text} ", style) for text, style in error_count_spans(errors, warnings)]
     room = builder.width - spans_width(ends) - spans_width(marks) - 2 * len(marks)
     builder.add(" gpuwatch ", "title")
     text, style = answered_hosts(fleet)

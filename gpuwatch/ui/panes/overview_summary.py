@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from gpuwatch.core.formatting.durations import steady_duration
 from gpuwatch.core.formatting.grouped_findings import grouped_findings
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.session.free_gpus import idle_devices
+from gpuwatch.session.free_gpus import free_or_used_devices, is_silent
 from gpuwatch.session.view import MAX_UNKNOWN_ONSET_SECONDS, View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import SEVERITY_MARKS
@@ -56,7 +57,7 @@ def idle_since(row: Process, finding: Finding | None) -> float | None:
     return reported or (finding.since.timestamp() if finding is not None and finding.since is not None else None)
 
 
-def nobody_idle(view: View) -> str:
+def nobody_idle_text(view: View) -> str:
     """That no process is judged an idle holder, and which one comes nearest."""
     idle = [(row.idle_seconds(view.moment), row) for row in view.processes if row.number("gpu_memory_bytes")]
     resting = [(seconds, row) for seconds, row in idle if seconds]
@@ -187,49 +188,27 @@ def _start_item(builder: LineBuilder, chosen: bool) -> int:
     return start
 
 
-_CAUSES_OF_SILENCE = ("driver.bad-state", "unknown")
-"""Causes, of no GPU, of a time without samples: the driver's, and the collector's own."""
-
-
 def summary_items(view: View) -> list[SummaryItem]:
     """Who is free and who holds memory idle, as far as that is known now."""
     snapshot = view.snapshot
     if snapshot is None or view.waiting or not snapshot.devices:
         return []
-    if _is_silent(view):
+    if is_silent(view):
         # What was free before the driver or the collector fell silent may be taken.
         return [SummaryItem("free", (f"Free: {UNKNOWN}",), "dim")]
     return [_free_item(view, snapshot), *_idle_item(view)]
 
 
-def _is_silent(view: View) -> bool:
-    errors = (f for f in view.errors_and_warnings if f.severity == "error" and f.device_uuid is None)
-    return any(finding.id in _CAUSES_OF_SILENCE for finding in errors)
-
-
 GpuOrInstance = tuple[Device, MigInstance | None]
 
 
-def free_gpus(view: View) -> frozenset[str]:
-    """UUIDs of the GPUs that nobody uses, in no MIG instance either; none where that is not known now."""
-    if view.snapshot is None or view.waiting or view.stale or _is_silent(view):
-        return frozenset()
-    units = _free_or_used(view, view.snapshot)
-    return frozenset(device.uuid for device, _, _ in units) - {device.uuid for device, _, idle in units if not idle}
-
-
-def _free_or_used(view: View, snapshot: Snapshot) -> list[tuple[Device, MigInstance | None, bool]]:
-    reserved = {found.uuid: found.holder for found in snapshot.reservations if found.counts}
-    found = idle_devices(snapshot, reserved, view.findings)
-    return [(device, instance, idle and device.uuid not in view.owners) for device, instance, idle in found]
-
-
 def _free_item(view: View, snapshot: Snapshot) -> SummaryItem:
-    units = _free_or_used(view, snapshot)
+    units = free_or_used_devices(view, snapshot)
     free = [(device, instance) for device, instance, idle in units if idle]
     if free:
         forms: tuple[str, ...] = (f"Free: {_sizes_text(free)}", f"Free: {_names_text(free)}")
-        forms += (f"Free: {len(free)} GPUs",) if len(forms[-1]) > len(f"Free: {len(free)} GPUs") else ()
+        number = f"Free: {count_text(len(free), 'GPU' if all(mig is None for _, mig in free) else 'device')}"
+        forms += (number,) if len(forms[-1]) > len(number) else ()
         first = next((device for device, _ in free if not _has_problem(device, view)), free[0][0])
         return SummaryItem("free", forms, "ok", (first.uuid, 0, None))
     known = {amount: (device, mig) for device, mig, _ in units if (amount := _free_memory((device, mig))) is not None}

@@ -20,7 +20,7 @@ _NOTABLE_BYTES = 2**30
 
 
 def verdict(view: View) -> Span:
-    """Whether anything is wrong, in one or two words with a glyph; while an earlier moment is shown, then and now.
+    """Whether anything is wrong, in a few words with a glyph; while an earlier moment is shown, then and now.
 
     Never green while anything on screen is not: a machine that is healthy now does not make an earlier moment
     on screen healthy.
@@ -45,7 +45,7 @@ def _verdict(view: View) -> Span:
     errors = sum(f.severity == "error" for f in wrong)
     if not errors and not snapshot.devices and snapshot.problems:
         return f"✖ {why_no_gpus(snapshot)[0]}", "badge-error"
-    if found := error_count(errors, len(wrong) - errors or len(snapshot.problems)):
+    if found := error_count_spans(errors, len(wrong) - errors or len(snapshot.problems)):
         return found[0]
     if not snapshot.devices:
         return "– no GPU", "dim"
@@ -65,7 +65,7 @@ def _verdict(view: View) -> Span:
     return f"● all well for {rounded_duration(lasted)}" if lasted >= 100 else "● all well", "ok"
 
 
-def error_count(errors: int, warnings: int) -> list[Span]:
+def error_count_spans(errors: int, warnings: int) -> list[Span]:
     """``✖ 2 errors``, else ``▲ 1 warning``; empty if there is neither."""
     for count, word, glyph in ((errors, "error", "✖"), (warnings, "warning", "▲")):
         if count:

@@ -18,7 +18,7 @@ from gpuwatch.ui.drawing.styled_lines import SpanLines
 from gpuwatch.ui.panes.gpu_grid import plan_overview
 from gpuwatch.ui.panes.machine_lines import host_line
 from gpuwatch.ui.panes.no_gpu_panel import SIMULATED_GPUS, no_gpu_height, offers_simulation
-from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle, summary_items
+from gpuwatch.ui.panes.overview_summary import idle_holders, idle_text, nobody_idle_text, summary_items
 from gpuwatch.ui.screens.filterable_tab import FilterBarScreen
 from gpuwatch.ui.screens.process_actions import ProcessRowsScreen
 from gpuwatch.ui.settings.actions import bindings
@@ -406,7 +406,7 @@ class OverviewScreen(FilterBarScreen[ProcessFilter], ProcessRowsScreen):
         """Goes to the idle process that holds most, then to the next one."""
         holders = idle_holders(self.view)
         if not holders:
-            self.say(nobody_idle(self.view), "text")
+            self.say(nobody_idle_text(self.view), "text")
             return
         rows = [row for _, row, _ in holders]
         here = self.processes.item_under_cursor

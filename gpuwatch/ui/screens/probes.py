@@ -17,6 +17,7 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.step_times import UNRELIABLE_REASON
 from gpuwatch.session.background_probes import ProbeParameters, ProbeRuns
+from gpuwatch.session.free_gpus import unused_gpus
 from gpuwatch.session.view import View
 from gpuwatch.share.reports.comparison_report import NOT_COMPARABLE_MARK, UNSTEADY_MARK, speed_marks
 from gpuwatch.share.reports.report_text import clean
@@ -35,7 +36,6 @@ from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width, wrap_lines
 from gpuwatch.ui.drawing.text_styles import link_style
 from gpuwatch.ui.drawing.text_width import width_of
-from gpuwatch.ui.panes.overview_summary import free_gpus
 from gpuwatch.ui.screens.filterable_tab import FilterableScreen
 from gpuwatch.ui.tables.filter_language import WordFilter
 from gpuwatch.ui.widgets.filter_bar import ProbeFinder
@@ -394,7 +394,7 @@ class ProbesScreen(FilterableScreen):
 
     def _are_free(self, uuids: Iterable[str]) -> bool:
         """Whether nobody uses these GPUs, as far as that is known now."""
-        return not self.probe_runs.parameters.visible and free_gpus(self._live_view).issuperset(uuids)
+        return not self.probe_runs.parameters.visible and unused_gpus(self._live_view).issuperset(uuids)
 
     def on_screen_resume(self) -> None:
         """Asks for the name of a probe, if that was wanted, once there is something to see."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from gpuwatch.core.formatting.command_lines import without_folder, without_launcher
 from gpuwatch.core.formatting.metric_value_text import missing_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, short_gib
-from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Mapped, Process, Snapshot
+from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, MappedDevice, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.machine.history.process_labels import program_name, short_framework
 
@@ -89,7 +89,7 @@ def device_prefix(framework: str | None) -> str:
 
 
 @lru_cache(maxsize=1024)
-def device_map_text(device_map: tuple[Mapped, ...], framework: str | None, width: int) -> str:
+def device_map_text(device_map: tuple[MappedDevice, ...], framework: str | None, width: int) -> str:
     """The physical GPU behind each of the process's own device numbers: ``GPU:0→1``, or ``0-7→0-7``."""
     if not device_map:
         return UNKNOWN

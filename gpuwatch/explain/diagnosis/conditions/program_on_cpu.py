@@ -55,7 +55,7 @@ def cpu_reason(
         return None
     cause, evidence = "unknown", list[str]()
     seen = visible_devices(value, (environment or {}).get("CUDA_DEVICE_ORDER"), devices)
-    if value is not None and not seen.map and not seen.unsure:
+    if value is not None and not seen.map and not seen.why_unsure:
         shown = f"CUDA_VISIBLE_DEVICES={shorten(printable(value), 60)}"
         if seen.invalid is not None and not seen.hidden:
             cause = "visibility.bad-ordinal"
@@ -70,14 +70,14 @@ def cpu_reason(
         cause = "build.cpu-only"
         evidence.insert(0, f"{framework} is a build without CUDA")
     if cause == "unknown":
-        unclear = value is not None and seen.unsure
-        unsure = f"CUDA_VISIBLE_DEVICES={shorten(printable(value or ''), 60)}: {seen.unsure}" if unclear else ""
-        evidence = _circumstances(process, environment, unsure)
+        unclear = value is not None and seen.why_unsure
+        why_unsure = f"CUDA_VISIBLE_DEVICES={shorten(printable(value or ''), 60)}: {seen.why_unsure}" if unclear else ""
+        evidence = _circumstances(process, environment, why_unsure)
     return CpuReason(cause, tuple(evidence), action)
 
 
-def _circumstances(process: Process, environment: Mapping[str, str] | None, unsure: str) -> list[str]:
-    """Evidence if the cause is unknown; ``unsure``: why CUDA_VISIBLE_DEVICES does not show it."""
+def _circumstances(process: Process, environment: Mapping[str, str] | None, why_unsure: str) -> list[str]:
+    """Evidence if the cause is unknown; ``why_unsure``: why CUDA_VISIBLE_DEVICES does not show it."""
     lines = []
     if (given := (environment or {}).get("NVIDIA_VISIBLE_DEVICES", "all")) in _NO_GPU_VALUES:
         lines.append(f"NVIDIA_VISIBLE_DEVICES={given}: its container was started without GPUs")
@@ -88,8 +88,8 @@ def _circumstances(process: Process, environment: Mapping[str, str] | None, unsu
         )
     elif process.cuda_loaded:
         lines.append("it has loaded libcuda: CUDA failed, the program chose the CPU, or it has not used a GPU yet")
-    if unsure:
-        lines.append(unsure)
+    if why_unsure:
+        lines.append(why_unsure)
     elif environment is None and process.cuda_visible_devices is None and _ENVIRONMENT in process.note:
         lines.append(f"its environment cannot be read: {printable(process.note)}")
     elif environment is None:

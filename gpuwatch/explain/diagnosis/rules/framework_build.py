@@ -105,7 +105,7 @@ def _visible_gpus(evidence: Evidence) -> tuple[Device, ...]:
     """The GPUs that the program can see; all of them if that is not known."""
     devices = evidence.gpus
     seen = visible_devices(evidence.visible_devices, evidence.variables.get("CUDA_DEVICE_ORDER"), devices)
-    if seen.unsure:
+    if seen.why_unsure:
         return devices
     uuids = {entry.uuid for entry in seen.map}
     return tuple(device for device in devices if device.uuid in uuids)

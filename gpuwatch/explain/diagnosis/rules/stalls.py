@@ -1,4 +1,4 @@
-"""Stalls of a watched program: it waits for its input, makes no more steps, or waits for tasks of its cluster.
+"""Stalls of a watched program: it waits for its input or tasks of its cluster, calls Keras too often, or steps no more.
 
 Seen from inside, by samples of its threads; from outside: conditions/input_bound.py.
 """
@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from gpuwatch.core.formatting.units import percent
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import Run, signal_name
+from gpuwatch.core.model.run import MIN_MEASURED_STEPS, Run, signal_name
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.input_bound import MAX_STARVED_PERCENT, faster_input_advice
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -34,7 +34,6 @@ _TIMEOUT = re.compile(r"Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!")
 _DUMP_LINE_STARTS = ("  ", "Thread 0x", "Current thread 0x")
 """Beginnings of the lines of faulthandler's dump after that (CPython's Modules/faulthandler.c)."""
 _MIN_SECONDS = 5.0
-_MIN_STEPS = 20
 _MIN_NOTICED_SECONDS, _MIN_SAMPLES_OF_SHORT_RUN, _MIN_STEPS_OF_SHORT_RUN, _NEARLY_ALL_SHARE = 1.0, 20, 8, 0.9
 """What a short run needs: a time that people notice, enough looks, and fewer steps, if nearly all of it goes there."""
 _MIN_WAITING_SHARE = 0.5
@@ -42,11 +41,9 @@ _MIN_WAITING_SHARE = 0.5
 _BETWEEN_STEPS_ACTION = (
     "Move that code out of the loop, or do it every n steps; code that prepares the batch belongs in the dataset."
 )
-_MIN_MEDIAN_TO_MEAN = 0.7
-"""Share of the mean step that the median one takes, if what comes between steps comes before each: no validation."""
 _MIN_PYTHON_SHARE = 0.8
 """Share in which a dataset runs the program's Python code, beside a GPU that has time."""
-_MAX_FEW_BATCHES = 2
+_MIN_CALLS, _MAX_FEW_BATCHES = 20, 2
 _MIN_OUTSIDE_BATCHES_SHARE = 0.25
 """Share of the time between them that calls of fit() or predict() spend outside of their batches."""
 _KERAS_CALL_ADVICE = {
@@ -161,9 +158,9 @@ def waits_for_input(evidence: Evidence, run: Run) -> Iterator[Finding]:
     too_few_samples = seconds < 2 * _MIN_NOTICED_SECONDS and waiting.looks < _MIN_SAMPLES_OF_SHORT_RUN
     if seconds < _MIN_NOTICED_SECONDS or too_few_samples or steps < _MIN_STEPS_OF_SHORT_RUN:
         return
-    is_even = len(run.step_times) >= _MIN_STEPS and mean_of_uneven_steps(run) is None
-    is_short = seconds < _MIN_SECONDS or steps < _MIN_STEPS
-    busy = busy_while_stepping(run)
+    is_even = len(run.step_times) >= MIN_MEASURED_STEPS and run.mean_of_uneven_steps is None
+    is_short = seconds < _MIN_SECONDS or steps < MIN_MEASURED_STEPS
+    busy = _busy_while_stepping(run)
     if busy is not None and busy > MAX_STARVED_PERCENT:
         return
     parts = (waiting.input_seconds, waiting.feeding_seconds, waiting.between_seconds)
@@ -211,7 +208,7 @@ def calls_keras_for_few_batches(evidence: Evidence) -> Iterator[Finding]:
     short_calls = {
         name: (count, batches, line, seconds, in_batches)
         for name, (count, batches, line, seconds, in_batches) in result["calls"].items()
-        if count >= _MIN_STEPS and batches <= _MAX_FEW_BATCHES * count and in_batches <= _MIN_WAITING_SHARE * seconds
+        if count >= _MIN_CALLS and batches <= _MAX_FEW_BATCHES * count and in_batches <= _MIN_WAITING_SHARE * seconds
     }
     seconds_outside = sum(count * (seconds - in_batches) for count, _, _, seconds, in_batches in short_calls.values())
     total = result["seconds"]
@@ -237,19 +234,7 @@ def _dataset_share(run: Run) -> float:
     return pipeline.busy_seconds / pipeline.seconds if pipeline and pipeline.seconds >= _MIN_SECONDS else 0.0
 
 
-def mean_of_uneven_steps(run: Run) -> float | None:
-    """Seconds of the average step if most steps are much shorter, so that the median is not their speed; else None.
-
-    PyTorch's steps only queue work for the GPU, until one waits for all of it.
-    """
-    if run.throughput is None or len(run.step_times) < _MIN_STEPS:
-        return None
-    times = [step for step in run.step_times if step.number > run.throughput.warmup_steps]
-    mean = sum(step.seconds for step in times) / max(sum(step.steps for step in times), 1)
-    return mean if run.throughput.median_step_seconds < _MIN_MEDIAN_TO_MEAN * mean else None
-
-
-def busy_while_stepping(run: Run) -> float | None:
+def _busy_while_stepping(run: Run) -> float | None:
     """Mean utilization in percent between the first and the last step that are known; None without a sample."""
     if not run.step_times:
         return None

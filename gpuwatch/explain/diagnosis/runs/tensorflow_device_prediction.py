@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuwatch.core.model.run import Framework, PredictedMapping, Run
-from gpuwatch.core.model.snapshot import Device, Mapped, Snapshot
+from gpuwatch.core.model.snapshot import Device, MappedDevice, Snapshot
 from gpuwatch.core.model.visible_devices import MIG_PREFIX, visible_devices
 from gpuwatch.core.parsing import parse_integer
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -124,7 +124,7 @@ def predict(
     if framework is not None and framework.gpu_build is False and simulation != "plugin":
         return ()
     seen = visible_devices(requested.visible, requested.order, machine.devices)
-    if seen.unsure:
+    if seen.why_unsure:
         return None
     oldest = (
         min((version for _, version in capabilities_of_build(build)), default=None) if simulation != "plugin" else None
@@ -169,7 +169,7 @@ class _Grant:
 
 
 def _grants_on(
-    device: Device, entry: Mapped, requested: RequestedDevices, simulation: str | None, context: int | None
+    device: Device, entry: MappedDevice, requested: RequestedDevices, simulation: str | None, context: int | None
 ) -> tuple[_Grant, ...]:
     limits = requested.limits.get(entry.ordinal, requested.limits.get(_EVERY_GPU, ()))
     if requested.allocator == _ALLOCATOR_WITHOUT_POOL and simulation != "plugin":

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gpuwatch.core.formatting.sentences import number_ranges
 from gpuwatch.core.model.reading import Missing
-from gpuwatch.core.model.snapshot import Connection, Place, Topology
+from gpuwatch.core.model.snapshot import Connection, GpuAffinity, Topology
 from gpuwatch.machine.sources.nvidia import nvml_errors
 from gpuwatch.machine.sources.nvidia.decode_answers import bus_id, text_of
 from gpuwatch.machine.sources.nvidia.multi_call_metrics import call_newest, numa_nodes
@@ -61,10 +61,10 @@ def _connection(lib: Any, a: TopologyDevice, b: TopologyDevice, links: dict[tupl
     return Connection(first=a.uuid, second=b.uuid, level=level, nvlinks=count, missing=missing)
 
 
-def _place(lib: Any, member: TopologyDevice) -> Place:
+def _place(lib: Any, member: TopologyDevice) -> GpuAffinity:
     if member.handle is None:
         unasked = Missing("unknown", detail="the GPU does not answer")
-        return Place(uuid=member.uuid, missing={"cpus": unasked, "numa_nodes": unasked})
+        return GpuAffinity(uuid=member.uuid, missing={"cpus": unasked, "numa_nodes": unasked})
     missing: dict[str, Missing] = {}
     cpus = nodes = None
     try:
@@ -76,7 +76,7 @@ def _place(lib: Any, member: TopologyDevice) -> Place:
         nodes = numa_nodes(lib, member.handle)
     except lib.NVMLError as error:
         missing["numa_nodes"] = nvml_errors.missing_reading(lib, error.value, "nvmlDeviceGetMemoryAffinity")
-    return Place(uuid=member.uuid, cpus=cpus, numa_nodes=nodes, missing=missing)
+    return GpuAffinity(uuid=member.uuid, cpus=cpus, numa_nodes=nodes, missing=missing)
 
 
 def _cpu_words(lib: Any, handle: Any) -> Any:

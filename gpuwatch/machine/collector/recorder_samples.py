@@ -1,15 +1,14 @@
-"""Samples that no collector of ours takes: of the host alone while the driver hangs, and a recorder's, completed."""
+"""Completes the samples of a recorder with what only this user may read."""
 
 from __future__ import annotations
 
-import datetime
 import time
 
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import SAME_START_SECONDS, Device, Process, Snapshot
 from gpuwatch.machine.collector.cpu_programs import CpuPrograms
-from gpuwatch.machine.collector.process_rows import device_numbers_of, host_process
+from gpuwatch.machine.collector.process_rows import device_numbers_of
 from gpuwatch.machine.history.reused_objects import MappedRows, same_or_new
 from gpuwatch.machine.sources.process_table import DENIED, ProcessTable
 
@@ -54,33 +53,4 @@ class RecorderSampleCompleter:
             cuda_visible_devices=facts.environment.get("CUDA_VISIBLE_DEVICES"),
             device_map=mapped,
             note=note,
-        )
-
-
-class HostSnapshots:
-    """Takes snapshots of the host and its processes alone: without them a screen would stay empty."""
-
-    def __init__(self) -> None:
-        from gpuwatch.machine.sources.host_reader import HostReader  # psutil is slow to import
-
-        self._reader = HostReader()
-        self._table = ProcessTable()
-
-    def take(self) -> Snapshot:
-        """A snapshot without devices, with the busiest processes."""
-        taken_at = datetime.datetime.now(datetime.UTC)
-        began = time.monotonic()
-        host, problems = self._reader.read()
-        processes = tuple(map(host_process, self._table.busiest(began)))
-        self._table.keep_only({process.pid for process in processes})
-        return Snapshot(
-            taken_at=taken_at,
-            took_seconds=time.monotonic() - began,
-            simulated=False,
-            driver=None,
-            devices=(),
-            processes=processes,
-            host=host,
-            problems=tuple(problems),
-            host_processes=self._table.process_count,
         )
