@@ -13,7 +13,7 @@ from gpuwatch.core.model.findings import Certainty, Finding, Severity
 
 Input = Literal["evidence", "machine", "samples"]
 """What a rule takes: :class:`.evidence.Evidence`, the doctor's :class:`.doctor.check.Facts`, or samples."""
-Needs = Literal["log", "run", "program", "snapshot", "system", "driver", "installation", "installed"]
+Needs = Literal["log", "run", "program", "snapshot", "system", "driver", "installation", "installed_framework"]
 """A part of the input, by its name there."""
 _F = TypeVar("_F", bound=Callable[..., Iterable[Finding]])
 

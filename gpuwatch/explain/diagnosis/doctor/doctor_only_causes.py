@@ -215,7 +215,7 @@ def not_installed(facts: Facts, installation: FrameworkFacts) -> Iterator[Findin
         )
 
 
-@_rule("build.cpu-only", "unknown", needs="installed")
+@_rule("build.cpu-only", "unknown", needs="installed_framework")
 def pytorch_build_or_simulation(facts: Facts, installation: FrameworkFacts) -> Iterator[Finding]:
     """Advice that differs from TensorFlow's; some builds have no simulated GPUs."""
     if installation.name != "torch":
