@@ -104,7 +104,7 @@ def test_gpuwatch(fake: FakePrometheus) -> None:
 def test_a_gpu_whose_memory_is_the_hosts_stays_one(fake: FakePrometheus) -> None:
     machine = machines.many(1, 1)
     machine = replace(machine, devices=(replace(machine.devices[0], unified_memory=True),))
-    page = MetricsPage(ScrapeContent(machine, answering=True), ExporterOptions("n1", 5.0), 0.0)
+    page = MetricsPage(ScrapeContent(machine, driver_answers=True), ExporterOptions("n1", 5.0), 0.0)
     fake.series = exposition(page.body("plain").decode(), instance="n1:9836", job="gpuwatch")
     assert only(fake).gpus[0].device.unified_memory
 
