@@ -351,4 +351,5 @@ def test_a_probe_that_did_no_work_has_no_peak_to_compare() -> None:
     cell = next(value for name, _, value in COLUMNS if name == "seen_by_nvml")
     assert (cell(started), cell(msgspec.structs.replace(started, workload="program"))) == ("–", "14.0 MiB")
     assert "seen_by_nvml" not in found.best_run
+    assert not any("computes" in text for difference in found.differences for text in difference.changed)
     assert not any("NVML saw" in text for difference in found.differences for text in difference.effects)

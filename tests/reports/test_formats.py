@@ -388,7 +388,8 @@ def test_the_headline_of_a_watched_program_is_its_command() -> None:
     assert content_of(run).title == "python train.py --epochs 3"
     assert content_of(run).subtitle == "gpuwatch run · node07 · 2026-11-20 06:30:00 UTC"
     long = full_run(group="run", config="run", title="python " + "x" * 200, workload="run")
-    assert content_of(long).title == "run"
+    assert content_of(long).title == "gpuwatch run"
+    assert content_of(long).subtitle == f"{long.title} · node07 · 2026-11-20 06:30:00 UTC"
 
 
 def test_the_story_says_how_long_it_took() -> None:

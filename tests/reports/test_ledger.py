@@ -47,6 +47,23 @@ def test_the_cuda_context_is_listed_only_if_known() -> None:
     assert not any("context" in owner for owner, _ in ROWS)
 
 
+def test_a_context_of_unknown_size_says_why() -> None:
+    run = full_run(workers=())
+    entry = run.memory.devices[0]
+    name = next(mapping.framework_device for mapping in run.device_map if mapping.uuid == entry.uuid)
+    peak = {"peak_bytes": GIB, "peak_seconds": 0.0, "pool_bytes": GIB}
+    profile = MemoryProfile(tool="torch", device=name, allocator="pytorch", **peak)  # type: ignore[arg-type]
+    unseen = msgspec.structs.replace(entry, process_bytes=None, context_bytes=None)
+    run = msgspec.structs.replace(run, memory=msgspec.structs.replace(run.memory, devices=(unseen,)))
+    for problems, reason in (
+        ((), "NVML does not report what the process holds"),
+        (("NVML's peak: no sample was taken while it ran",), "no sample was taken while it ran"),
+    ):
+        shown = msgspec.structs.replace(run, problems=problems, memory_profiles=(profile,))
+        context = next(row for row in memory_table(shown).rows if "CUDA context" in row[0])
+        assert context[-1] == f"not known: {reason}"
+
+
 def test_every_row_names_its_source() -> None:
     assert {row[3] for row in memory_table(full_run()).rows} == {"NVML", "framework"}
 

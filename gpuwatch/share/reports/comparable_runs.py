@@ -61,9 +61,10 @@ def _types(run: Run) -> list[str]:
 
 
 def workloads(run: Run, other: Run) -> tuple[str, str]:
-    """The workloads of both, with types if both are known (a run that failed early placed nothing)."""
+    """The workloads of both, with types and execution if those of both are known (a run that failed early has none)."""
     types_known = bool(_types(run)) and bool(_types(other))
-    return workload(run, with_type=types_known), workload(other, with_type=types_known)
+    text = workload if run.throughput is not None and other.throughput is not None else work_amount
+    return text(run, with_type=types_known), text(other, with_type=types_known)
 
 
 def device_kind(run: Run) -> str:

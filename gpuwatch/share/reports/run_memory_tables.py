@@ -8,10 +8,10 @@ from dataclasses import replace
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import Run
-from gpuwatch.core.model.run_memory import DeviceMemory
+from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
 from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.share.reports.report_elements import BarChart, BarPart, BarRow, PartKind, Table, charts_with_data
-from gpuwatch.share.reports.report_text import clean
+from gpuwatch.share.reports.report_text import clean, clean_or_empty
 
 _PART_MARK = "↳ "
 _NOTE = (
@@ -118,7 +118,7 @@ def _device_rows(run: Run, entry: DeviceMemory) -> Iterator[_OwnerRow]:
     yield 3, "CUDA context", "as simulated", entry.context_bytes, "simulation"
     profiles = [profile for profile in run.memory_profiles if _is_on(run, profile, entry)]
     if profiles and entry.context_bytes is None:
-        yield _context_row(entry, profiles)
+        yield _context_row(run, entry, profiles)
     for profile in profiles:
         yield from _pool_rows(profile, 3)
     for name, limit, peak in _allocators(run, entry) if not profiles else ():
@@ -126,13 +126,20 @@ def _device_rows(run: Run, entry: DeviceMemory) -> Iterator[_OwnerRow]:
         yield 4, f"Allocator of {name}", "peak in use", peak, "framework"
 
 
-def _context_row(entry: DeviceMemory, profiles: Sequence[MemoryProfile]) -> _OwnerRow:
+def why_no_peak(run: Run) -> str:
+    """Why NVML's peak of a run is unknown; empty if it is known, or the run does not say."""
+    reasons = (text.removeprefix(NO_PEAK_PREFIX) for text in run.problems if text.startswith(NO_PEAK_PREFIX))
+    return clean_or_empty(next(reasons, ""))
+
+
+def _context_row(run: Run, entry: DeviceMemory, profiles: Sequence[MemoryProfile]) -> _OwnerRow:
     """What the process holds beside the pools of its allocators."""
     pools = [profile.pool_bytes for profile in profiles]
     pools_bytes, held = sum(filter(None, pools)), entry.process_bytes
     amount, source = None, f"{_UNKNOWN_HERE}: the allocator's peak was at a different time"
     if held is None:
-        source = f"{_UNKNOWN_HERE}: NVML does not report what the process holds"
+        reason = why_no_peak(run) or "NVML does not report what the process holds"
+        source = f"{_UNKNOWN_HERE}: {reason}"
     elif None in pools:
         source = f"{_UNKNOWN_HERE}: the framework does not report what its allocator took"
     elif pools_bytes <= held:

@@ -12,7 +12,7 @@ from gpuwatch.core.formatting.sentences import and_more
 from gpuwatch.core.formatting.units import UNKNOWN, byte_rate, count_rate, flops, percent, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
-from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, DeviceMemory
+from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
 from gpuwatch.explain.logs.device_names import device_name, is_gpu
@@ -31,7 +31,7 @@ from gpuwatch.share.reports.report_text import (
     names_with_counts,
     variable_value,
 )
-from gpuwatch.share.reports.run_memory_tables import memory_table, only_children_used_gpus, used_no_gpu
+from gpuwatch.share.reports.run_memory_tables import memory_table, only_children_used_gpus, used_no_gpu, why_no_peak
 from gpuwatch.sim.simulation_limit_messages import results_are_meaningful
 
 _MAX_HEADLINE_CHARS = 80
@@ -73,9 +73,10 @@ def run_content(run: Run) -> Content:
     )
     started = run.started_at.strftime("%Y-%m-%d %H:%M:%S %Z").strip()
     title = clean_or_empty(run.title)
-    if run.is_program and title and len(title) <= _MAX_HEADLINE_CHARS:
+    if run.is_program and title:
         # The title of a watched program is its command line.
-        headline, subtitle_parts = title, ("gpuwatch run", clean(run.host or ""), started)
+        names = (title, GPUWATCH_SOURCE) if len(title) <= _MAX_HEADLINE_CHARS else (GPUWATCH_SOURCE, title)
+        headline, subtitle_parts = names[0], (names[1], clean(run.host or ""), started)
     else:
         kind = () if run.is_program else (f"group {clean(run.group)}", clean(run.workload))
         headline, subtitle_parts = clean(run.config), (title, *kind)
@@ -244,8 +245,8 @@ def _nvml_text(run: Run) -> str:
     if len(memory.devices) > 1:
         return "; ".join(f"GPU {entry.index}: {_nvml_text_of(entry)}" for entry in memory.devices)
     if memory.nvml_peak_bytes is None and memory.nvml_device_peak_bytes is None:
-        why = next((text.removeprefix(NO_PEAK_PREFIX) for text in run.problems if text.startswith(NO_PEAK_PREFIX)), "")
-        return f"{UNKNOWN} ({clean(why)})" if why else UNKNOWN
+        why = why_no_peak(run)
+        return f"{UNKNOWN} ({why})" if why else UNKNOWN
     of_total = f" of {size(memory.device_total_bytes)}" if memory.device_total_bytes is not None else ""
     if used_no_gpu(run):
         where = "the GPU" if len(run.gpus) < 2 else f"any of {len(run.gpus)} GPUs"
