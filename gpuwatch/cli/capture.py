@@ -15,6 +15,7 @@ from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import rounded_duration
 from gpuwatch.core.formatting.path_text import printable_path
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 
 _EXAMPLES = """\b
@@ -57,4 +58,4 @@ def capture(ctx: click.Context, output: Path, seconds: float) -> None:
     finally:
         progress("")
     written = f"{printable_path(output)} ({size(output.stat().st_size)})"
-    print_line(f"gpuwatch: {samples} samples in {written}: gpuwatch replay shows them")
+    print_line(f"gpuwatch: {count_text(samples, 'sample')} in {written}: gpuwatch replay shows them")

@@ -24,6 +24,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.shared_options import period_options
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import printable_path
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.share.exports import export_formats
@@ -175,5 +176,5 @@ def _runs_to_export(documents: tuple[Path, ...], period: ExportedPeriod) -> list
         runs += runs_in(document)
     missed = sum(not run_overlaps(run, period) for run in runs)
     if missed:
-        print_line(f"gpuwatch: left out {missed} of {len(runs)} runs: outside the exported time")
+        print_line(f"gpuwatch: left out {missed} of {count_text(len(runs), 'run')}: outside the exported time")
     return runs

@@ -20,6 +20,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.replace_process import program_path, replace_process
 from gpuwatch.cli.sim_options import enter_simulation, shape_option_value, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, GpuwatchError, UsageError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.model.pick_result import HostPick, Pick, PickedGpu
@@ -130,7 +131,7 @@ def pick(
     if sys.stderr.isatty() or command:
         for gpu in picked.chosen:
             instance = f" MIG {gpu.mig_instance}" if gpu.mig_instance else ""
-            with_others = f", shared with {gpu.processes} process{'es' * (gpu.processes > 1)}" if gpu.processes else ""
+            with_others = f", shared with {count_text(gpu.processes, 'process')}" if gpu.processes else ""
             unreservable = reservation is not None and gpu.uuid in reservation.unreservable
             note = "; not reserved: another user has reserved it over the per-user limit" if unreservable else ""
             print_line(f"gpuwatch: GPU {gpu.index}{instance} ({gpu.name}{_free_text(gpu)}{with_others}){note}")

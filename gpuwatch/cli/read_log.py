@@ -27,6 +27,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.path_text import printable_path
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.safe_text import cut_line
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class InputFollower:
         ):
             lines = self._reader.parser.facts.line_count
             self._status_shown = True
-            so_far = f"{lines:,} line{'s' if lines != 1 else ''} so far"
+            so_far = f"{count_text(lines, 'line')} so far"
             progress(f"waiting for more ({so_far}); Ctrl+C shows the explanation")
 
     def _print_new_causes(self) -> None:

@@ -29,6 +29,7 @@ from gpuwatch.cli.shared_options import alert_options, alerts_of, gpm_option, gp
 from gpuwatch.cli.sim_options import enter_simulation, sim_option
 from gpuwatch.core.errors import EXIT_FAILED, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import exact_size, size
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.core.safe_text import printable_lines
@@ -210,8 +211,8 @@ def _record(
             print_line(status.log_line)
         snapshot = recorder.snapshot
         if progress_wanted() and snapshot is not None:
-            gpus = f"{len(snapshot.devices)} GPUs" if len(snapshot.devices) != 1 else "1 GPU"
-            summary = f"{writer.samples:,} samples of {gpus}, file {size(writer.size_bytes)}"
+            counts = f"{count_text(writer.samples, 'sample')} of {count_text(len(snapshot.devices), 'GPU')}"
+            summary = f"{counts}, file {size(writer.size_bytes)}"
             progress(f"recording to {name}: {summary}; Ctrl+C stops")
 
     try:
@@ -221,7 +222,7 @@ def _record(
         if announcement is not None:
             announcement.close()
         writer.close(f"by {ended[0]}" if ended else "")
-    print_line(f"gpuwatch: recorded {writer.samples:,} samples to {name} ({size(writer.size_bytes)})")
+    print_line(f"gpuwatch: recorded {count_text(writer.samples, 'sample')} to {name} ({size(writer.size_bytes)})")
 
 
 def _writable_default_file() -> Path:
@@ -313,4 +314,4 @@ def cut(file: Path, since: str | None, until: str | None, output: Path, redact: 
         progress(f"writing {printable_path(output)}")
         samples = cut_out(recording, begin, end, output, redact=redact)
         progress("")
-        print_line(f"gpuwatch: wrote {samples:,} samples to {printable_path(output)}")
+        print_line(f"gpuwatch: wrote {count_text(samples, 'sample')} to {printable_path(output)}")

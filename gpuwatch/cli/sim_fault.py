@@ -14,6 +14,7 @@ from gpuwatch.cli.option_types import Choice, FiniteRange
 from gpuwatch.cli.shared_options import option_set
 from gpuwatch.cli.sim_options import SIM_NAME_KEY, shape_option_value, sim_option
 from gpuwatch.core.errors import UsageError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.machine.sources.nvidia import decode_answers
@@ -237,7 +238,7 @@ def ecc(machine: SimMachine, device: int, errors: int, corrected: int | None) ->
     machine.override(device, "ecc_uncorrected", errors)
     if corrected is not None:
         machine.override(device, "ecc_corrected", corrected)
-    return f"reports {errors} uncorrected ECC errors"
+    return f"reports {count_text(errors, 'uncorrected ECC error')}"
 
 
 @_gpu_fault()
@@ -268,7 +269,7 @@ def nvlink(machine: SimMachine, device: int, errors: int, kind: str) -> str:
     elif kind != "recovery" and before.get("nvlink_version") == 5:
         machine.override(device, "nvlink_version", None)
     machine.override(device, _LINK_ERROR_VALUES[kind], errors)
-    return f"reports {errors} NVLink errors ({kind}){_SHOWN_SOON}"
+    return f"reports {count_text(errors, 'NVLink error')} ({kind}){_SHOWN_SOON}"
 
 
 @_gpu_fault()
@@ -278,7 +279,8 @@ def sram(machine: SimMachine, device: int, errors: int, threshold: bool) -> str:
     """Count ERRORS uncorrected errors in caches and registers."""
     machine.override(device, "sram_uncorrected", errors)
     machine.override(device, "sram_threshold_exceeded", int(threshold))
-    return f"reports {errors} uncorrected SRAM errors{', threshold exceeded' if threshold else ''}{_SHOWN_SOON}"
+    exceeded = ", threshold exceeded" if threshold else ""
+    return f"reports {count_text(errors, 'uncorrected SRAM error')}{exceeded}{_SHOWN_SOON}"
 
 
 @_gpu_fault()
@@ -342,7 +344,7 @@ def mig(machine: SimMachine, device: int, layout: str) -> str:
     instance in a larger GPU instance. on: MIG without instances; off: no MIG. Programs on simulated CUDA
     still see the whole GPU; NVML lists them on the first instance.
     """
-    return f"has MIG layout {layout} ({len(machine.set_mig(device, layout))} instances)"
+    return f"has MIG layout {layout} ({count_text(len(machine.set_mig(device, layout)), 'instance')})"
 
 
 @_gpu_fault()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.cli.output import print_line
 from gpuwatch.cli.progress import SENDS_PROGRESS, progress, progress_wanted
 from gpuwatch.core.formatting.durations import hours_minutes
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import count_rate, size
 from gpuwatch.core.model.try_results import Trial
 from gpuwatch.core.safe_text import printable
@@ -94,7 +95,8 @@ class _LineProgress(_TimedProgress):
     def show_end(self, trial: Trial) -> None:
         super().show_end(trial)
         verdict, steps, speed, peak = trial_result(trial, simulated=self.simulated)
-        parts = [verdict, f"{steps} steps" if steps else "", f"{speed} steps/s" if speed else "", peak]
+        steps_text = f"{steps} step{'s' * (steps != '1')}" if steps else ""
+        parts = [verdict, steps_text, f"{speed} steps/s" if speed else "", peak]
         result = ", ".join(filter(None, parts))
         took = hours_minutes(self.durations[-1])
         print_line(f"gpuwatch: {self.number_text()}{trial_name(trial)}: {result} ({took}; {self.time_left_text()})")
@@ -116,7 +118,7 @@ class _SentProgress(Progress):
 
     def show_steps(self, count: int) -> None:
         if count:
-            progress(f"{self.head}: {count} steps")
+            progress(f"{self.head}: {count_text(count, 'step')}")
 
     def close(self) -> None:
         progress("")
@@ -201,6 +203,6 @@ class _TableProgress(_TimedProgress):
         if self.trial is None:
             return self.time_left_text()
         waited = hours_minutes(time.monotonic() - self.trial_started)
-        steps = f"{self.count} steps" if self.count else f"starting, {waited}"
+        steps = count_text(self.count, "step") if self.count else f"starting, {waited}"
         which = f"{self.number_text()}{trial_name(self.trial)}"
         return f"{which}: {steps}; {self.time_left_text()}; Ctrl+C stops and shows the results so far"

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import comb
 
 from gpuwatch.core.errors import UsageError
-from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.sentences import and_more, count_text
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import Finding
@@ -45,7 +45,7 @@ class Requirements:
     def __str__(self) -> str:
         rest = [f"with {size(self.free_bytes)} free"] if self.free_bytes is not None else []
         rest += ["idle"] if self.idle else []
-        return f"{self.count} GPU{'s' if self.count != 1 else ''}" + (f" ({', '.join(rest)})" if rest else "")
+        return f"{count_text(self.count, 'GPU')}" + (f" ({', '.join(rest)})" if rest else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def why_impossible(machine: Snapshot, requirements: Requirements) -> str:
     usable = [unit for unit in units if unit.instance is None] if requirements.count > 1 else units
     if requirements.count > len(usable):
         without_mig = " without MIG" if len(usable) < len(units) else ""
-        gpus = f"{len(usable)} GPU{'s' if len(usable) != 1 else ''}{without_mig}"
+        gpus = f"{count_text(len(usable), 'GPU')}{without_mig}"
         return f"this machine has {gpus}, not {requirements.count}"
     if requirements.free_bytes is None or any(unit.bytes("total") is None for unit in usable):
         return ""

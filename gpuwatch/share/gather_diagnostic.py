@@ -11,6 +11,7 @@ import msgspec
 
 from gpuwatch import __version__
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.diagnostic_report import Diagnostic, Excerpt, Gap
 from gpuwatch.core.model.doctor import Doctor
 from gpuwatch.core.model.explanation import Explanation
@@ -123,7 +124,9 @@ def _latest_runs(
     if store.why_untrusted:
         missing.append(Gap(part="saved runs", why=f"{store.folder} is not read: {store.why_untrusted}"))
     if store.unreadable:
-        missing.append(Gap(part="saved runs", why=f"{store.unreadable} files in {store.folder} cannot be read"))
+        missing.append(
+            Gap(part="saved runs", why=f"{count_text(store.unreadable, 'file')} in {store.folder} cannot be read")
+        )
     recent = [run for run in saved if now - run.started_at <= MAX_AGE]
     of_this_machine = [run for run in recent if is_of_this_machine(run, host, simulated=simulated)]
     for count, why in (
@@ -151,5 +154,5 @@ def _latest_runs(
 def _why_none(count: int, command: str, *, some_unread: bool) -> str:
     """Why there are none, and the command that makes one."""
     if count:
-        return f"none of the {count} saved ones is both recent and from this machine; to create one: {command}"
+        return f"none of the saved ones ({count}) is both recent and from this machine; to create one: {command}"
     return f"{'none could be read' if some_unread else 'this user has not saved any'}; to create one: {command}"

@@ -7,6 +7,7 @@ import itertools
 from typing import Final
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.suggest import did_you_mean
 from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.sim.libraries import DRIVER_LIBRARY, NVML_LIBRARY
@@ -111,7 +112,7 @@ def fault_lines(machine: SimMachine) -> list[str]:
             endless = fault.delay_seconds * 1000 >= _ENDLESS_MS
             words.append("hangs" if endless else f"takes {fault.delay_seconds:g} s")
         if fault.calls_left is not None:
-            words.append(f"{fault.calls_left} more calls")
+            words.append(count_text(fault.calls_left, "more call"))
         if fault.seconds_left is not None:
             words.append(f"{fault.seconds_left:.1f} s left")
         lines.append("  ".join(words))

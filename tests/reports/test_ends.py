@@ -70,7 +70,7 @@ def test_what_was_not_gathered_is_listed() -> None:
         _why_none(0, "gpuwatch probe", some_unread=False)
         == "this user has not saved any; to create one: gpuwatch probe"
     )
-    assert "none of the 3 saved ones" in _why_none(3, "gpuwatch probe", some_unread=False)
+    assert "none of the saved ones (3)" in _why_none(3, "gpuwatch probe", some_unread=False)
     assert "could be read" in _why_none(0, "gpuwatch probe", some_unread=True)
 
 

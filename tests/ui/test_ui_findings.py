@@ -288,6 +288,12 @@ def test_findings_with_other_advice_or_of_other_times_stay_apart() -> None:
         msgspec.structs.replace(found, action=f"nvidia-smi -i {n} -q") for n, found in enumerate((first, second))
     ]
     assert grouped_findings(by_number, devices)[0].action == "nvidia-smi -i 0,1 -q"
+    lost = [
+        msgspec.structs.replace(found, title=f"GPU {n} has fallen off the bus")
+        for n, found in enumerate((first, second))
+    ]
+    assert grouped_findings(lost, devices)[0].title == "GPUs 0-1 have fallen off the bus"
+    assert grouped_findings(lost[:1], devices)[0].title == "GPU 0 has fallen off the bus"
 
 
 def test_the_text_of_a_snapshot_names_them_once_and_its_json_each() -> None:

@@ -14,6 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Device
 
 AnyFinding = TypeVar("AnyFinding", bound=Finding)
+_PLURAL_VERBS = {"is": "are", "has": "have", "needs": "need", "does": "do"}
 
 
 def grouped_findings(findings: Iterable[AnyFinding], devices: Iterable[Device]) -> list[AnyFinding]:
@@ -39,7 +40,9 @@ def grouped_findings(findings: Iterable[AnyFinding], devices: Iterable[Device]) 
 
 def _of_gpus(text: str, index: int, ranges: str, listed: str) -> str:
     """A text about a GPU as one about others; ``listed``: them, as nvidia-smi's -i takes them."""
-    return re.sub(rf"\bGPU {index}\b", f"GPU {ranges}", re.sub(rf"-i {index}\b", f"-i {listed}", text))
+    text = re.sub(rf"\bGPU {index}\b", f"GPU {ranges}", re.sub(rf"-i {index}\b", f"-i {listed}", text))
+    verb = rf"\bGPU {ranges} ({'|'.join(_PLURAL_VERBS)})\b"
+    return re.sub(verb, lambda found: f"GPUs {ranges} {_PLURAL_VERBS[found[1]]}", text)
 
 
 def _merged(group: dict[int, AnyFinding]) -> AnyFinding:

@@ -47,5 +47,5 @@ def as_clause(sentence: str) -> str:
 
 
 def count_text(count: int, noun: str, plural: str = "") -> str:
-    """``1 GPU``, ``2 GPUs``; ``plural``: the noun for other counts than 1, if it does not just end in s."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    """``1 GPU``, ``2 GPUs``, ``1,000 processes``; ``plural``: the noun for other counts than 1, if it is irregular."""
+    return f"{count:,} {noun if count == 1 else plural or noun + ('es' if noun.endswith('s') else 's')}"

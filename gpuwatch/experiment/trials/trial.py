@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.masking.mask_secrets import mask_command
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
@@ -328,7 +329,7 @@ def _verdict(
         seconds = run.phases.total_seconds or 0.0
         if run.ooms and not steps:  # TensorFlow retries for ten seconds before it fails
             return "oom", f"It ran out of memory; it was stopped after {seconds:.0f} s, its share of --budget."
-        how_far = f"after {steps} steps" if steps else "and no step could be counted"
+        how_far = f"after {count_text(steps, 'step')}" if steps else "and no step could be counted"
         return "timeout", f"It was stopped after {seconds:.0f} s, its share of --budget, {how_far}."
     return "interrupted", run.verdict_reason
 

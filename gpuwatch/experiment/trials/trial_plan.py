@@ -11,6 +11,7 @@ from typing import Literal
 
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.durations import hours_minutes, parse_duration
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.try_results import configuration_name
 from gpuwatch.experiment.trials.trial_settings import TrialSetting
 
@@ -50,7 +51,7 @@ class StopRule:
     def __str__(self) -> str:
         match self.kind:
             case "steps":
-                return f"after {'at least ' if self.min_step_seconds else ''}{self.amount:.0f} steps"
+                return f"after {'at least ' if self.min_step_seconds else ''}{count_text(round(self.amount), 'step')}"
             case "seconds":
                 return f"after {hours_minutes(self.amount)} of steps"
             case "end":

@@ -451,7 +451,7 @@ def _coverage_evidence(snapshot: Snapshot, observed: float, unobserved: float) -
     listed = bool(programs) or not all("memory.unexplained_bytes" in d.missing for d in snapshot.devices)
     listed = listed or not any("memory.used_bytes" in d.readings for d in snapshot.devices)
     what = count_text(gpus, "GPU")
-    what += f" and {count_text(programs, 'process', 'processes')}" if listed else ""
+    what += f" and {count_text(programs, 'process')}" if listed else ""
     lines = [f"watched: {what}, for {steady_duration(observed)}"]
     if unobserved:
         lines.append(f"not observed: {steady_duration(unobserved)} without samples")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from gpuwatch.core import input_size_limits
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.explanation import Explanation, FileKind, GpuTest
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.memory_profile import MemoryProfile
@@ -143,7 +144,7 @@ def _test_findings(result: dcgm_diagnostic.Diagnostic) -> Iterator[Finding]:
     if not failed and not warned and not result.error:
         left_out = f", {skipped} skipped" if skipped else ""
         if passed:
-            yield info_finding("healthy", title=f"dcgmi diag: {passed} results passed{left_out}")
+            yield info_finding("healthy", title=f"dcgmi diag: {count_text(passed, 'result')} passed{left_out}")
         else:
             yield warning_finding("unknown", title=f"dcgmi diag: nothing was tested{left_out}")
 

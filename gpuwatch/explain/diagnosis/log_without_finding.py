@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import takewhile
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.findings import Certainty, Finding
 from gpuwatch.explain.diagnosis.rule_registry import finding, healthy_finding, likely_info, warning_finding
 from gpuwatch.explain.diagnosis.rules.error_evidence import quoted
@@ -131,8 +132,8 @@ def default_finding(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
         title=NO_GPU_NAMED,
         evidence=(
             *log.lines_of("tensorflow.started")[-1:],
-            f"none of its {log.line_count} line{'s' * (log.line_count != 1)} mentions a GPU that was found or used",
-            f"{placed} ops were placed, all on the CPU" if placed else "",
+            f"none of its {count_text(log.line_count, 'line')} mentions a GPU that was found or used",
+            f"ops placed: {placed:,}, all on the CPU" if placed else "",
             "a CPU-only build logs no more, nor does 2.21 or later if NVML does not work, nor any version with"
             " TF_CPP_MIN_LOG_LEVEL=1",
         ),

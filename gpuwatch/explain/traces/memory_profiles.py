@@ -49,7 +49,7 @@ def tensorflow_profiles(
             by_allocator.setdefault(allocator, []).append(Window(events, int(begin * _PICOSECONDS_PER_SECOND), steps))
     remarks = list(notes)
     if left_out:
-        remarks.append(f"{left_out:,} events beyond the first {tensorflow_xplane.MAX_EVENTS:,} of a file were not read")
+        remarks.append(f"events not read, beyond the first {tensorflow_xplane.MAX_EVENTS:,} of a file: {left_out:,}")
     profiles = [
         _tensorflow_profile(name, recorded, allocation_purposes, pid, remarks)
         for name, recorded in by_allocator.items()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.machine.recording.recording_database import (
     DATABASE_ERRORS,
     MAGIC,
@@ -80,7 +81,7 @@ class Damage:
                 begin, end = min(block.begin for block in known), max(block.end for block in known)
                 parts.append(f"{self.samples:,} of {samples:,} samples from {time_text(begin)} to {time_text(end)}")
             if unknown := len(self.blocks) - len(known):
-                parts.append(f"{unknown} block{'s' if unknown > 1 else ''} of unknown length")
+                parts.append(f"{count_text(unknown, 'block')} of unknown length")
         parts += [f"{len(keys)} {kind if len(keys) == 1 else _PLURALS[kind]}" for kind, keys in self.rows.items()]
         missing = f"{', '.join(parts)} cannot be read" if parts else ""
         return "; ".join(filter(None, (self.database, missing)))

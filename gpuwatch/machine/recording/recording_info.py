@@ -10,6 +10,7 @@ from pathlib import Path
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.path_text import printable_path
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.recording import (
     RecordedGpu,
@@ -75,14 +76,14 @@ def info_lines(info: RecordingInfo) -> Iterator[str]:
     every = f", every {info.recorders[-1].interval_seconds:g} s" if info.recorders else ""
     yield f"  samples   {info.samples:,}{every}"
     if info.samples_hidden:
-        yield f"            {info.samples_hidden:,} more are hidden: the clock was set back, so their times occur twice"
+        yield f"            hidden: {info.samples_hidden:,} more: the clock was set back, so their times occur twice"
     if info.simulated is not None:
         yield f"  machine   {printable(info.host or 'unknown')}{' (simulated)' if info.simulated else ''}"
     if info.driver_version is not None:
         yield f"  driver    {printable(info.driver_version)}"
     for gpu in info.gpus:
         yield f"  GPU {gpu.index}     {printable(gpu.name)} {printable(gpu.uuid)}"
-    of = f", of {info.users} user{'s' if info.users != 1 else ''}" if info.users else ""
+    of = f", of {count_text(info.users, 'user')}" if info.users else ""
     yield f"  processes {info.processes} on GPUs{of}"
     yield f"  events    {info.events:,}"
     yield f"  problems  {len(info.problems) or 'none'}"
@@ -168,8 +169,9 @@ def check_lines(report: RecordingCheck) -> Iterator[str]:
         yield f"gap: {_gap_line(gap)}"
     summary = "not everything could be read"
     if report.samples is not None:
-        summary = f"schema {report.file_schema}, {report.samples:,} samples, {len(report.gaps)} gaps"
-    verdict = "whole" if report.whole else f"{len(report.damaged)} damaged part{'s' if len(report.damaged) > 1 else ''}"
+        counts = f"{count_text(report.samples, 'sample')}, {count_text(len(report.gaps), 'gap')}"
+        summary = f"schema {report.file_schema}, {counts}"
+    verdict = "whole" if report.whole else count_text(len(report.damaged), "damaged part")
     yield f"{report.source}: {verdict}; {summary}"
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpuwatch.core.errors import GpuwatchError, UsageError
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.masking.mask_secrets import mask_text
 from gpuwatch.core.model.snapshot import Reservation
 from gpuwatch.core.safe_text import printable, shorten
@@ -72,7 +73,7 @@ def reserve(uuids: Iterable[str]) -> HeldReservation | None:
         own_count = sum(reservation.user == _user_name(os.geteuid()) for reservation in found)
         if own_count + len(wanted) > limit:
             raise GpuwatchError(
-                f"you hold {own_count} reservations; the limit is {limit} per user ({ENV_MAX_PER_USER})"
+                f"you hold {count_text(own_count, 'reservation')}; the limit is {limit} per user ({ENV_MAX_PER_USER})"
             )
         unreservable = wanted & {reservation.uuid for reservation in found if not reservation.counts}
     sockets: list[socket.socket] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import count_rate, memory, size
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.run import Run, Throughput
@@ -47,7 +48,7 @@ def _owner_row(device: Device, processes: Iterable[Process]) -> BarRow | None:
     others = amounts[_MAX_OWNERS:]
     if others:
         amount = sum(held_bytes for _, held_bytes in others)
-        parts.append(BarPart("others", f"{len(others)} other processes", amount, memory(amount)))
+        parts.append(BarPart("others", count_text(len(others), "other process"), amount, memory(amount)))
     if unexplained := device.number("memory.unexplained_bytes"):
         parts.append(BarPart("unexplained", "owned by no listed process", unexplained, size(unexplained)))
     if reserved := device.number("memory.reserved_bytes"):
@@ -155,5 +156,5 @@ def _max_granted(run: Run) -> int | None:
 
 def _chart(title: str, rows: Sequence[BarRow], top: float, axis: str, *, tick: str = "", whisker: str = "") -> BarChart:
     """The chart of the first rows; its note says how many more there are."""
-    note = f"{len(rows) - _MAX_ROWS} more are not shown." if len(rows) > _MAX_ROWS else ""
+    note = f"Not shown: {len(rows) - _MAX_ROWS} more." if len(rows) > _MAX_ROWS else ""
     return BarChart(title, tuple(rows[:_MAX_ROWS]), top, axis, tick=tick, whisker=whisker, note=note)

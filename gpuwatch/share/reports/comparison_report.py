@@ -113,7 +113,7 @@ def _verdict_of_nodes(document: Comparison, state: str, verdict: str) -> tuple[s
     odd = len({fact.node for fact in document.odd})
     texts = [f"{odd} odd"] if odd else []
     if lost_nodes:
-        texts.insert(0, f"{lost_nodes} of {len(document.nodes)} nodes returned no result")
+        texts.insert(0, f"{lost_nodes} of {count_text(len(document.nodes), 'node')} returned no result")
     if document.runs and (state != "ok" or not texts):
         texts.append(f"{verdict} of the runs" if state != "ok" else verdict)
     if lost_nodes or state == "error":
@@ -301,7 +301,7 @@ def _odd_table(document: Comparison) -> Table:
     """Table of the odd nodes, with what differs."""
     rows = []
     for fact in document.odd:
-        compared = f"{fact.siblings} siblings" + (f" · {clean(fact.detail)}" if fact.detail else "")
+        compared = count_text(fact.siblings, "sibling") + (f" · {clean(fact.detail)}" if fact.detail else "")
         rows.append((*map(clean, (fact.node, fact.what, fact.value, fact.usual)), compared))
     heads = ("Node", "What", "There", "Most others", "Compared with")
     return Table("Odd nodes", heads, tuple(rows), note=_not_judged(document), keep=("Node",), sortable=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from gpuwatch.core.formatting.durations import ago
-from gpuwatch.core.formatting.sentences import first_and_more
+from gpuwatch.core.formatting.sentences import count_text, first_and_more
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.comparison import Comparison
@@ -103,7 +103,7 @@ def _machine(document: Diagnostic) -> str:
     system = [f"{name}{clean(versions[key])}" for key, name in _SYSTEM_VERSIONS if versions.get(key)]
     host = snapshot.host if snapshot is not None else None
     if versions.get("processor") or (host is not None and host.cpu_count):
-        count = f"{host.cpu_count} CPUs" if host is not None and host.cpu_count else "CPU"
+        count = count_text(host.cpu_count, "CPU") if host is not None and host.cpu_count else "CPU"
         system.append(f"{count} ({clean(versions['processor'])})" if versions.get("processor") else count)
     if host is not None and host.memory_total_bytes:
         system.append(f"{size(host.memory_total_bytes)} memory")
@@ -232,7 +232,7 @@ def _probes(probes: Comparison, now: datetime.datetime, snapshot: Snapshot | Non
     counts_text = ", ".join(f"{count} {name}" for name, count in counts.items())
     run_elsewhere = sum(_ran_elsewhere(run, snapshot) for run in probes.runs)
     note = f"; {run_elsewhere} of them on GPUs that are not here now" if run_elsewhere else ""
-    return f"{len(probes.runs)} configurations: {counts_text}; the last {age_text(newest, now)}{note}"
+    return f"{count_text(len(probes.runs), 'configuration')}: {counts_text}; the last {age_text(newest, now)}{note}"
 
 
 def age_text(run: Run, now: datetime.datetime) -> str:

@@ -213,7 +213,7 @@ def diff_content(document: Diff) -> Content:
         reason=_largest_growth_text(document.holders),
         simulated=SIMULATED_MACHINE if document.simulated else "",
         facts=(
-            ("alike", f"{document.alike} facts and numbers do not differ"),
+            ("alike", f"{count_text(document.alike, 'fact or number does', 'facts and numbers do')} not differ"),
             *(("not compared", clean(note)) for note in document.notes),
         ),
         tables=tuple(table for table in tables if table.rows),
@@ -282,7 +282,7 @@ def _side_text(side: Side) -> str:
     if side.kind == "recording":
         same_day = side.begin.date() == side.end.date()
         begin += f" to {side.end:{'%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S'}}"
-        samples = f", {side.samples:,} samples"
+        samples = f", {count_text(side.samples, 'sample')}"
     host = f" of {clean(side.host)}" if side.host else "" if " " in side.kind else " of an unknown machine"
     return f"{clean(side.name)}: {side.kind}{host}, {begin} UTC{samples}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.sentences import and_more, count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.explanation import Explanation
@@ -30,7 +30,7 @@ def explanation_content(document: Explanation) -> Content:
     verdict = clean(document.primary or ("healthy" if document.kind == "log" else "read"))
     findings = sorted(document.findings, key=lambda finding: (finding is not main, SEVERITY_ORDER[finding.severity]))
     frameworks = " and ".join(clean(name) for name in document.frameworks)
-    lines = "1 line" if document.lines == 1 else f"{document.lines:,} lines"
+    lines = count_text(document.lines, "line")
     content_text = lines if document.kind == "log" else document.kind
     source = clean(document.source or "log")
     name = source.rpartition("/")[2] or source

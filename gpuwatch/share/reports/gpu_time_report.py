@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
-from gpuwatch.core.formatting.sentences import gpu_list_text
+from gpuwatch.core.formatting.sentences import count_text, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, energy, percent, size
 from gpuwatch.core.model.gpu_time_usage import GroupBy, Usage, UsageGap, UsageGroup
 from gpuwatch.core.model.recorded_period import Period
@@ -125,7 +125,7 @@ def _facts(usage: Usage, held_hours: float, recorded: float) -> Iterator[tuple[s
     unsampled = sum(device.processes_unsampled for device in usage.devices)
     if unsampled:
         length = sum(device.hours_unsampled for device in usage.devices) * 3600
-        unsampled_text = f"{unsampled} processes held GPUs for {hours_minutes(length)} between samples"
+        unsampled_text = f"{count_text(unsampled, 'process')} held GPUs for {hours_minutes(length)} between samples"
         yield "not counted", f"{unsampled_text}, according to the driver's accounting mode"
     for note in usage.notes:
         yield "note", clean(note)
@@ -241,7 +241,7 @@ def _group_charts(usage: Usage) -> Iterator[BarChart]:
             tuple(rows),
             top,
             f"from 0 to {hours(top)} GPU-hours",
-            note=f"{hidden_groups} more are in the table." if hidden_groups > 0 else "",
+            note=f"{count_text(hidden_groups, 'more is', 'more are')} in the table." if hidden_groups > 0 else "",
             legend=tuple(part for part in (_USED, _UNUSED, _UNKNOWN) if part.kind in kinds),
         )
 

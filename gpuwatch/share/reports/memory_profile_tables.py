@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.core.formatting.durations import measured_seconds
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, percent, size
 from gpuwatch.core.model.memory_profile import AllocationGroup, MemoryProfile
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
@@ -147,7 +148,7 @@ def _notes(profile: MemoryProfile) -> Iterator[str]:
         share = percent(100 * profile.fragmentation)
         yield f"Fragmentation: {share} of the free memory was outside its largest block."
     if profile.has_history:
-        windows = "1 window" if profile.windows == 1 else f"{profile.windows} windows"
+        windows = count_text(profile.windows, "window")
         span = f", {measured_seconds(profile.recorded_seconds)}" if profile.timed else ""
         yield f"Recorded: {windows}{span}, {profile.events:,} allocations and frees."
     yield from (f"{note[:1].upper()}{note[1:]}." for note in map(clean, profile.notes))

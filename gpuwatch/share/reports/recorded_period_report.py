@@ -12,6 +12,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from gpuwatch.core.formatting.durations import hours_minutes
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
@@ -195,7 +196,11 @@ def _event_table(period: Period) -> Table:
         for event in period.events[-_MAX_ROWS:]
     )
     left_out = len(period.events) - len(rows)
-    note = f"{left_out} earlier ones are omitted; JSON has them all." if left_out else ""
+    note = (
+        f"{count_text(left_out, 'earlier event is', 'earlier events are')} omitted; JSON has them all."
+        if left_out
+        else ""
+    )
     heads = ("When", "Severity", "Event")
     return Table("Events", heads, rows, note=note, keep=heads[:2], folded=len(rows) > _LONG_TABLE_ROWS)
 

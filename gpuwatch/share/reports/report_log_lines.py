@@ -59,7 +59,7 @@ def condense_log(lines: Iterable[str], max_lines: int, *, simulated: bool) -> tu
         decisive = [*decisive[: _MAX_LINES_KEPT // 2], *decisive[-_MAX_LINES_KEPT // 2 :]]
     # A mark stands for several lines.
     left_out = cut_count - len(decisive) + sum(max(omitted_line_count(line) - 1, 0) for line in cut)
-    return (*epoch_note, *decisive, f"… {left_out} earlier lines left out", *explained[cut_count:])
+    return (*epoch_note, *decisive, f"… {count_text(left_out, 'earlier line')} left out", *explained[cut_count:])
 
 
 def _epoch_note(lines: Iterable[str]) -> Iterator[str]:

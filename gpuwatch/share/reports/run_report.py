@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpuwatch.core.formatting.command_lines import without_launcher
 from gpuwatch.core.formatting.durations import measured_seconds
-from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.sentences import and_more, count_text
 from gpuwatch.core.formatting.units import UNKNOWN, byte_rate, count_rate, flops, percent, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
 from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
@@ -283,7 +283,7 @@ def _outcomes(run: Run) -> Iterator[str]:
         yield run_tables.coverage_text(run.placement_coverage)
     if run.copies:
         copies = sum(entry.count for entry in run.copies)
-        yield f"at least {copies} automatic cop{'ies' if copies != 1 else 'y'} between devices"
+        yield f"at least {count_text(copies, 'automatic copy', 'automatic copies')} between devices"
     device_moves = fallback_text(run)
     if run.fallbacks and device_moves != UNKNOWN:
         yield f"fell back {device_moves}"
@@ -318,7 +318,7 @@ def _where_ops_ran(run: Run) -> Iterator[str]:
         yield f"{shown}{more} on {device}{'' if free else ' as requested'}"
     if len(devices) > _MAX_DEVICES:
         more_ops = sum(len(ops) for _, ops in devices_in_order[_MAX_DEVICES:])
-        yield f"{more_ops} more on {len(devices) - _MAX_DEVICES} more devices"
+        yield f"{more_ops} more on {count_text(len(devices) - _MAX_DEVICES, 'more device')}"
 
 
 def _kept_off_the_gpu(run: Run, placement: Placement) -> bool:
@@ -374,7 +374,7 @@ def _steps_counted(run: Run, throughput: Throughput) -> tuple[str, str]:
     if run.is_program:
         counted = f" {clean(throughput.counted)}" if throughput.counted else ""
         return "Steps counted", f"{throughput.steps}{counted}, the first {throughput.warmup_steps} not timed"
-    return "Steps measured", f"{throughput.steps} after {throughput.warmup_steps} warm-up steps"
+    return "Steps measured", f"{throughput.steps} after {count_text(throughput.warmup_steps, 'warm-up step')}"
 
 
 def _phase_table(run: Run) -> Table:

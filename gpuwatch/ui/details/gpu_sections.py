@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import ago, rounded_duration
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, memory, size
 from gpuwatch.core.model.clock_event_reasons import BRAKE, NAMES, THERMAL
 from gpuwatch.core.model.reading import Missing
@@ -169,7 +170,7 @@ def topology_lines(device: Device, snapshot: Snapshot) -> SpanLines:
         lines.append([label, (f"{found.name or UNKNOWN:<6}", "accent"), (_connection_text(found), "text")])
     switched = topology.switch_nvlinks.get(device.uuid)
     if switched:
-        text = f"{switched} NVLinks to an NVSwitch, which connects all GPUs with such links"
+        text = f"{count_text(switched, 'NVLink')} to an NVSwitch, which connects all GPUs with such links"
         lines.append([(f"{'switch':<8}", "strong"), (text, "text")])
     place = next((place for place in topology.places if place.uuid == device.uuid), None)
     if place is not None:
@@ -189,7 +190,7 @@ def _connection_text(found: Connection) -> str:
     level = TOPOLOGY_LEVELS.get(found.level or "", found.level or "")
     if not found.nvlinks:
         return level
-    links = f"{found.nvlinks} NVLink{'s' * (found.nvlinks > 1)}"
+    links = count_text(found.nvlinks, "NVLink")
     return f"{links}; PCIe {level}" if level else links
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpuwatch.core.formatting.durations import measured_seconds
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, size
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.core.model.probes import Event
@@ -46,7 +47,7 @@ def next_run_facts(probe_runs: ProbeRuns, view: View) -> list[str]:
     if device is not None:
         parts.append(f"GPU {device.index} {printable(device.name)}")
     else:
-        parts.append(f"{count} GPU{'s' * (count != 1)}" if count else "no GPU: probes run on the CPU")
+        parts.append(count_text(count, "GPU") if count else "no GPU: probes run on the CPU")
     if view.simulated:
         parts.append("simulated: speeds are the CPU's")
     parts += [parameters.workload or "own workloads", f"{parameters.seconds:g} s each"]
@@ -98,7 +99,7 @@ def configuration_lines(script: ProbeScript | None, run: Run | None) -> list[lis
     lines.append([("", "text"), (f"{printable(script.title)}. {printable(script.summary)}", "text")])
     facts = [f"workload {script.workload}", f"expected verdict {script.verdict}"]
     if script.gpus:
-        facts.append(f"needs {script.gpus} GPU{'s' * (script.gpus > 1)}")
+        facts.append(f"needs {count_text(script.gpus, 'GPU')}")
     facts += [f"{name} {value}" for name, value in {**script.options, **script.environment}.items()]
     lines.append([("", "dim"), (printable(" · ".join(facts)), "dim")])
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.sentences import and_more, count_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib_number, whole_number
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device, MigInstance, Process
@@ -231,5 +231,7 @@ def mig_instance_lines(device: Device, processes: Iterable[Process], lines: int,
         builder.add_spans(mig_spans(instance, on.get(instance.id, []), 10 if width >= 70 else 4 if width >= 54 else 0))
         builders.append(builder)
     if len(shown) < len(parts) and lines:
-        builders.append(LineBuilder(width).add("└─ ", "faint").add(f"{len(parts) - len(shown)} more instances", "dim"))
+        builders.append(
+            LineBuilder(width).add("└─ ", "faint").add(count_text(len(parts) - len(shown), "more instance"), "dim")
+        )
     return builders

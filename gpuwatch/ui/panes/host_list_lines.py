@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, short_gib
 from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.safe_text import printable
@@ -72,7 +73,7 @@ def free_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     if summary is None:
         return
     builder.add(f"○ {summary.free_count}", "ok" if summary.free_count else "dim")
-    builder.add(f" of {summary.gpu_count} GPU{'s' * (summary.gpu_count != 1)}", "text")
+    builder.add(f" of {count_text(summary.gpu_count, 'GPU')}", "text")
     _add_counts(builder, summary.free_hosts, "host", " ")
 
 
@@ -92,7 +93,7 @@ def _add_counts(builder: LineBuilder, counts: Sequence[tuple[str, int]], what: s
     builder.add("  ")
     for place, (name, number) in enumerate(counts):
         rest = len(counts) - place - 1
-        more = f"  and {rest + 1} more {what}{'s' * (rest > 0)}"
+        more = f"  and {count_text(rest + 1, f'more {what}')}"
         text, amount = f"  {printable(name)}", f"{sign}{number}"
         need = width_of(text) + len(amount) + (len(f"  and {rest} more {what}s") if rest else 0)
         if builder.cells_left < need + 1:
@@ -125,7 +126,7 @@ def problem_line(builder: LineBuilder, summary: FleetSummary | None) -> None:
     elif summary.hosts:
         unread = sum(gpu.use == "unknown" for host in summary.hosts for gpu in host.gpus)
         builder.add(*((" ◌ ", "dim") if unread else (" ● ", "ok"))).add("no errors or warnings reported", "dim")
-        builder.add(f"; of {unread} GPU{'s' * (unread > 1)} too little is known" if unread else "", "dim")
+        builder.add(f"; of {count_text(unread, 'GPU')} too little is known" if unread else "", "dim")
     else:
         builder.add(" – ", "dim").add("no GPUs reported", "dim")
 

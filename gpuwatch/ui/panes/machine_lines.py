@@ -6,6 +6,7 @@ import datetime
 import itertools
 
 from gpuwatch.core.formatting.durations import ago
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import gib_number, whole_number
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Snapshot
@@ -25,7 +26,7 @@ room for them once something is wrong."""
 
 def gpu_count(gpus: int) -> str:
     """``2 GPUs``."""
-    return f"{gpus} GPU{'s' * (gpus != 1)}"
+    return count_text(gpus, "GPU")
 
 
 def _versions(view: View) -> str:
@@ -62,7 +63,7 @@ def host_line(builder: LineBuilder, view: View) -> bool:
         builder.fill_to(builder.width - len(versions)).add(versions, "dim")
         return view.host_stale
     if host.cpu_count and builder.cells_left >= 16:
-        builder.add(f"   {host.cpu_count} cores", "dim")
+        builder.add(f"   {count_text(host.cpu_count, 'core')}", "dim")
     swap = fraction(host.swap_used_bytes, host.swap_total_bytes)
     if swap is not None and swap > 0.01 and builder.cells_left >= 14:
         builder.add(f"   swap {swap * 100:3.0f} %", "dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib_number
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
@@ -37,7 +38,7 @@ def small_terminal_lines(view: View, width: int, height: int) -> list[Line]:
     cells = max(len(str(device.index)) for device in view.devices)
     lines += [_gpu_line(device, width, cells) for device in view.devices[:shown]]
     if shown < count:
-        lines.append(LineBuilder(width).add(f" and {count - shown} more GPUs", "dim").line())
+        lines.append(LineBuilder(width).add(f" and {count_text(count - shown, 'more GPU')}", "dim").line())
     return _fill_height([*lines, *found], last, height)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuwatch.core.formatting.durations import rounded_duration
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.clock_event_reasons import BRAKE, THERMAL, clock_reasons
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import BAD_STATES, FAILED_ITSELF, Device, Snapshot
@@ -59,7 +60,7 @@ def _verdict(view: View) -> Span:
     if well is None and any(map(_looks_bad, snapshot.devices)):
         return "", "dim"  # a sample that is drawn before it is judged, or of which too little is known yet
     if noted := len(notable_notes(view.findings)):
-        return f"● {noted} note{'s' * (noted > 1)}", "text"
+        return f"● {count_text(noted, 'note')}", "text"
     lasted = snapshot.taken_at.timestamp() - max(well.timestamp(), view.last_problem_at) if well is not None else 0.0
     # In minutes: a count of seconds would be the one thing that moves on a calm screen.
     return f"● all well for {rounded_duration(lasted)}" if lasted >= 100 else "● all well", "ok"
@@ -69,7 +70,7 @@ def error_count_spans(errors: int, warnings: int) -> list[Span]:
     """``✖ 2 errors``, else ``▲ 1 warning``; empty if there is neither."""
     for count, word, glyph in ((errors, "error", "✖"), (warnings, "warning", "▲")):
         if count:
-            return [(f"{glyph} {count} {word}{'s' * (count > 1)}", f"badge-{word}")]
+            return [(f"{glyph} {count_text(count, word)}", f"badge-{word}")]
     return []
 
 

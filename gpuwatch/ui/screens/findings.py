@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.containers import Horizontal, Vertical
 
 from gpuwatch.core.formatting.grouped_findings import grouped_findings
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Problem
@@ -94,7 +95,7 @@ class FindingList(ItemList[Entry]):
         if entry.id == "healthy":
             current = [finding for finding in self.items if isinstance(finding, Finding) and finding.until is None]
             notes = sum(finding is not entry for finding in current)
-            title += f"; {notes} note{'s' * (notes > 1)} below" if notes else ""
+            title += f"; {count_text(notes, 'note')} below" if notes else ""
         lead = f"{named}  " if named and named not in title else ""
         cause = _right_text(entry, lead + title, builder.cells_left)
         shown = cut_to_width(title, builder.cells_left - len(cause + lead))

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from gpuwatch.core.formatting.sentences import first_and_more, gpu_list_text
+from gpuwatch.core.formatting.sentences import count_text, first_and_more, gpu_list_text
 from gpuwatch.core.formatting.units import UNKNOWN, gib, memory, size
 from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.run import Run
@@ -212,7 +212,7 @@ def _programs_text(preflight: Preflight, count: int) -> str:
     if not count:
         return "no compute process"
     held = memory(preflight.held_bytes) if preflight.held_bytes is not None else "an unknown amount of memory"
-    return f"{count} program{'s' * (count != 1)}, holding {held}"
+    return f"{count_text(count, 'program')}, holding {held}"
 
 
 def _memory_to_take(preflight: Preflight) -> str:
@@ -277,7 +277,7 @@ def _log_lines(content: Content) -> SpanLines:
     if not content.log_tail:
         return []
     tail = content.log_tail[-_MAX_LOG_LINES:]
-    head: list[Span] = [("End of the log", "title"), (f"  last {len(tail)} lines", "dim")]
+    head: list[Span] = [("End of the log", "title"), (f"  last {count_text(len(tail), 'line')}", "dim")]
     return [[], head, *[[("  ", "dim"), (line, "dim")] for line in tail]]
 
 

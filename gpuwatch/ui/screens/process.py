@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import events
 from textual.containers import Horizontal
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails
@@ -136,7 +137,7 @@ class ProcessScreen(FilterableScreen):
             tree = [[(note, "warning")], *tree]
         sections.append(("Process tree", tree))
         count = len(details.environment or ()) if details is not None else 0
-        self.about.note = f" {count} variables, secrets masked " if count else ""
+        self.about.note = f" {count_text(count, 'variable')}, secrets masked " if count else ""
         environment = process_sections.environment_lines(details)
         if back and details is not None and details.environment:
             start = _later_start(identity, view)

@@ -14,6 +14,7 @@ from textwrap import wrap
 from gpuwatch.core.formatting import units
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.metric_value_text import metric_value_text
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import UNKNOWN
 from gpuwatch.core.model.metrics import METRICS, Lane, MetricSpec, Unit
 from gpuwatch.core.model.reading import Missing
@@ -173,7 +174,7 @@ def _energy_rows(of: str, used: Energy | None, since: str) -> tuple[ReadingRow, 
         unknown = f"{UNKNOWN} no sample"
         return ReadingRow(energy, unknown, False, short), ReadingRow(power, unknown, False)
     how = " estimated" if used.estimated else ""
-    less = f" without {used.unknown_devices} GPU{'s' * (used.unknown_devices > 1)}" if used.unknown_devices else ""
+    less = f" without {count_text(used.unknown_devices, 'GPU')}" if used.unknown_devices else ""
     return (
         ReadingRow(energy, f"{units.energy(used.joules, 3600)}{how}{less}", short=short),
         ReadingRow(power, f"{used.mean_watts:.0f} W over {hours_minutes(used.seconds)}{how}{less}"),

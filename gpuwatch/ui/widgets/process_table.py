@@ -15,6 +15,7 @@ from typing import Any
 from textual import events
 from textual.message import Message
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.snapshot import Process, Snapshot
 from gpuwatch.session.process_history import Identity, process_identity
 from gpuwatch.session.view import View
@@ -441,7 +442,7 @@ class ProcessTable(ItemList[Row]):
         if self._view is None or self._view.snapshot is None:
             return "waiting for the first sample"
         if self.filter is not None:
-            return f"no match for “{self.filter.text}” in {self.total} processes; Esc clears the filter"
+            return f"no match for “{self.filter.text}” in {count_text(self.total, 'process')}; Esc clears the filter"
         snapshot, only = self._view.snapshot, self.only_device
         devices = [device for device in snapshot.devices if only in (None, device.uuid)]
         if any(memory_without_processes(device) for device in devices):

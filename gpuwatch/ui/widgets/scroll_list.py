@@ -10,6 +10,7 @@ from textual import events
 from textual.message import Message
 from textual.screen import ModalScreen
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.ui.drawing.line_builder import LineBuilder, scroll_thumb, with_border
 from gpuwatch.ui.drawing.styled_lines import Line, Span, SpanLines, spans_width, wrap_line
 from gpuwatch.ui.drawing.text_width import width_of
@@ -285,7 +286,7 @@ class SectionsPane(ScrollList):
             return shown
         last = max((start for start in self._starts if self.top < start < end), default=end - 1)
         keys = key_name(self, "↓" if self.has_focus else "Tab ↓")
-        more = Line(((f" … {len(self.content) - last} more lines  ", "dim"), (keys, "key")))
+        more = Line(((f" … {count_text(len(self.content) - last, 'more line')}  ", "dim"), (keys, "key")))
         return [*shown[: last - self.top], more]
 
     def go(self, title: str) -> None:

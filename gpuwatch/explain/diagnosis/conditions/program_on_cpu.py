@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from gpuwatch.core.formatting.sentences import gpu_list_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT
 from gpuwatch.core.model.snapshot import CPU_BUILD, Device, Process, Snapshot
@@ -165,7 +166,7 @@ class CpuWithFreeGpu(Condition):
         """Always ``likely``: what the program wants is not visible from outside."""
         process, cause = occurrence.process, occurrence.sign.cause
         reason = cpu_reason(process, context.snapshot.devices)
-        free = ", ".join(str(device.index) for device in _free_gpus(context))
+        free = [device.index for device in _free_gpus(context)]
         empty = (process.cuda_visible_devices or "").strip() in ("", "-1", "NoDevFiles")
         return self.make_finding(
             occurrence,
@@ -176,7 +177,7 @@ class CpuWithFreeGpu(Condition):
             evidence=(
                 f"{occurrence.mean_text('cpu', '%')} of a CPU core {occurrence.time_text(context.at)}; it uses no GPU",
                 occurrence.sign.variant,
-                f"free: GPU {free}" if free else "",
+                f"free: {gpu_list_text(free)}" if free else "",
                 command_line(process),
             ),
             action=reason.action if reason is not None else "",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpuwatch.core.formatting import units
-from gpuwatch.core.formatting.sentences import count_text
+from gpuwatch.core.formatting.sentences import count_text, gpu_list_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.driver_advice import JOIN_DEVICE_GROUP, PASS_GPUS_TO_CONTAINER
 from gpuwatch.core.model.snapshot import Process
@@ -62,7 +62,7 @@ def permissions(facts: Facts) -> Answer | None:
     if unusable:
         listed = ", ".join(f"{entry.path} ({entry.mode})" for entry in unusable)
         return fail(f"this user does not have permission to use {listed}", JOIN_DEVICE_GROUP)
-    return ok(f"all {len(system.device_files)} are readable and writable")
+    return ok(f"{count_text(len(system.device_files), 'file')}, readable and writable")
 
 
 @check("devices.present", "GPUs listed by NVML")
@@ -144,9 +144,8 @@ def mps(facts: Facts) -> Answer | None:
             "Start the daemon (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY.",
         )
     index = {device.uuid: device.index for device in facts.gpus}
-    where = sorted({index[row.device_uuid] for row in servers if row.device_uuid in index})
-    gpus = ", ".join(map(str, where))
-    summary = f"the server (pid {servers[0].pid}) serves GPU {gpus}: its clients' memory is shown as its own"
+    served_gpus = {index[row.device_uuid] for row in servers if row.device_uuid in index}
+    summary = f"the server (pid {servers[0].pid}) serves {gpu_list_text(served_gpus)}: its clients' memory is shown as its own"
     listed = (facts.visible_devices or "").replace(" ", "").split(",")
     if len([entry for entry in listed if entry.isdigit()]) > 1:
         summary += f"; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible_devices} may select others"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import memory, size
 from gpuwatch.core.model.run import HOST_ALLOCATORS, Oom
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -133,7 +134,7 @@ def judge(oom: Oom, facts: OomFacts) -> OomVerdict:
     need = requested + (used or 0)
     if requested <= free and largest is not None and 0 < largest < requested and blocks_decide:
         if facts.refusals and used is not None and used + largest < limit / 2 and not facts.limit_set:
-            return _driver_refusal_verdict(oom, facts, f"the driver refused {facts.refusals} allocations")
+            return _driver_refusal_verdict(oom, facts, f"the driver refused {count_text(facts.refusals, 'allocation')}")
         why = f"{size(requested)} ≤ {size(free)} free in all, but > {size(largest)} in the largest block"
         if growable and (pool_free or 0) < requested:
             why += f", and > {size(growable)} that the allocator may still get"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from gpuwatch.core.formatting.sentences import and_more
+from gpuwatch.core.formatting.sentences import and_more, count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import Run
@@ -119,11 +119,10 @@ def child_out_of_memory(evidence: Evidence, run: Run) -> Iterator[Finding]:
 def forked_after_start(evidence: Evidence) -> Iterator[Finding]:
     """Processes forked by multiprocessing after TensorFlow started its GPUs: a note, as what they do is unknown."""
     if (count := evidence.result(_FORKS, int)) > 0:
-        processes = "1 process was" if count == 1 else f"{count} processes were"
         yield info_finding(
             "program.forked",
-            title=f"{processes} forked after TensorFlow had started its GPUs",
-            evidence=[f"multiprocessing forked {count} times while TensorFlow had logical GPUs"],
+            title=f"{count_text(count, 'process was', 'processes were')} forked after TensorFlow had started its GPUs",
+            evidence=[f"multiprocessing forked {count_text(count, 'time')} while TensorFlow had logical GPUs"],
             action="Do not use TensorFlow in them. Start them before its first op, or with"
             " multiprocessing.get_context('spawn').",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Process, Snapshot
@@ -92,7 +93,7 @@ def _process_texts(rows: list[Process]) -> tuple[str, str, str]:
     rows = list({row.pid: row for row in rows}.values())
     held_bytes = sum(row.number("gpu_memory_bytes") or 0 for row in rows)
     return (
-        "1 process" if len(rows) == 1 else f"{len(rows)} processes",
+        count_text(len(rows), "process"),
         ", ".join(str(pid) for pid in sorted(row.pid for row in rows)[:8]),
         f"together {size(held_bytes)} of GPU memory, according to NVML" if held_bytes else "",
     )

@@ -139,7 +139,7 @@ def host_memory_evidence(run: Run) -> Iterator[str]:
             text += f", the host has {size(host.total_bytes)}"
         yield text
     if host.oom_kills is not None:
-        yield f"the kernel's OOM killer ended {count_text(host.oom_kills, 'process', 'processes')} meanwhile"
+        yield f"the kernel's OOM killer ended {count_text(host.oom_kills, 'process')} meanwhile"
     else:
         yield "the counter of the kernel's OOM killer cannot be read here"
 

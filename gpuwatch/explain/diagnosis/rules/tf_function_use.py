@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.program_behavior import RetracedFunction, TraceChange
@@ -46,7 +47,7 @@ def traced_again(evidence: Evidence, run: Run) -> Iterator[Finding]:
             "function.retraced",
             title=f"TensorFlow traced {place} in {retraced.traces} of {retraced.calls} calls{reason}",
             evidence=(
-                f"{retraced.traces} traces of {retraced.made} tf.function{'s' if retraced.made > 1 else ''}",
+                f"{count_text(retraced.traces, 'trace')} of {count_text(retraced.made, 'tf.function')}",
                 *map(_changed_text, retraced.changes),
                 f"called at {printable(retraced.caller)}" if retraced.caller else "",
             ),
@@ -67,7 +68,7 @@ def run_eagerly(evidence: Evidence) -> Iterator[Finding]:
             "function.eager",
             title=printable(f"tf.functions ran eagerly, op by op: {', '.join(name for name, _, _ in eager_functions)}"),
             evidence=[
-                printable(f"{name}: {eager} calls ran eagerly, {graph} as a graph")
+                printable(f"{name}: {count_text(eager, 'call')} ran eagerly, {graph} as a graph")
                 for name, eager, graph in eager_functions
             ],
             action="Remove tf.config.run_functions_eagerly(True) if it was left over from debugging.",
@@ -186,4 +187,4 @@ def _argument_advice(change: TraceChange) -> tuple[str, str]:
 def _changed_text(change: TraceChange) -> str:
     last = f", last {', '.join(map(printable, change.examples))}" if change.examples else ""
     kind = "shape and dtype" if change.kind == "shape" else printable(change.kind)
-    return f"argument {printable(change.argument)}, {kind}: differed {change.times} times{last}"
+    return f"argument {printable(change.argument)}, {kind}: differed {count_text(change.times, 'time')}{last}"

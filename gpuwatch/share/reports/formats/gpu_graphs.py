@@ -14,6 +14,7 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from gpuwatch.core.formatting.durations import hours_minutes
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.recorded_period import Period, PeriodDevice, PeriodProcess, PeriodSeries
 from gpuwatch.core.safe_text import shorten
 from gpuwatch.core.utc_datetime import utc_datetime
@@ -259,5 +260,9 @@ def _legend(period: Period, device: PeriodDevice, track: IncidentTrack) -> str:
     if period.gaps:
         keys.append(svg.legend_entry('fill="url(#hatch)"', "not recorded"))
     hidden_processes = len(processes_on(period, device)) - _MAX_PROCESSES
-    note = f" {hidden_processes} more processes are in the table." if hidden_processes > 0 else ""
+    note = (
+        f" {count_text(hidden_processes, 'more process is', 'more processes are')} in the table."
+        if hidden_processes > 0
+        else ""
+    )
     return f'{"".join(keys)}<span class="axis-note">A point is {hours_minutes(period.step_seconds)}.{note}</span>'

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import Document
 from gpuwatch.share.reports import memory_over_time
@@ -89,7 +90,7 @@ def _document(content: Content, level: int, limits: _Limits) -> Iterator[str]:
         yield from _details("End of the log", _fence(content.log_tail))
     for name, lines in content.raw if limits.raw_lines else ():
         last_lines = lines[-limits.raw_lines :]
-        yield from _details(f"{name}, {len(last_lines)} lines", _fence(last_lines))
+        yield from _details(f"{name}, {count_text(len(last_lines), 'line')}", _fence(last_lines))
     for part in content.parts if limits.parts else ():
         yield from _details(f"{part.title}: {part.verdict}", list(_document(part, level + 2, limits)))
     if level == 1:
