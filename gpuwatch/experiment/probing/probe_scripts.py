@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 180.0
 _START_SECONDS = 60.0
 """Those of them for its start."""
 _USER_OPTIONS = frozenset({"seconds", "size"})
-"""Options of every probe that only the user sets (:class:`ProbeOptions`)."""
+"""Options of every probe that only the user sets (:class:`.probe_runner.ProbeOptions`)."""
 _SUMMARY_WIDTH = 98
 """Columns of the summary above the code to paste."""
 

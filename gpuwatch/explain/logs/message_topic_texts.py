@@ -6,7 +6,7 @@ CTranslate2, TensorRT, NCCL, cuDNN's frontend, Caffe, MXNet, PaddlePaddle, OpenC
 nvmlErrorString and nvidia-smi, the NVRM messages of NVIDIA's open kernel modules, the README of the Linux driver
 ("Common problems"), libnvidia-container, nvidia-container-toolkit, gpu_burn, gpustat, the kernel's amdgpu and nouveau.
 
-A text is in lower case (:func:`.find_message_topics.lower_plain`); several in brackets must all be in the line. One of
+A text is in lower case (:func:`.message_topics.lower_plain`); several in brackets must all be in the line. One of
 them must contain a word of :func:`is_worth_parsing`, at the end, unless the message comes as an exception or with a C++
 source position, which are always parsed (tests check this).
 """

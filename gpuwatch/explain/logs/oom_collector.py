@@ -51,7 +51,7 @@ class OomCollector:
         return True
 
     def take_headless_dump(self, message: str, thread: str) -> bool:
-        """A dump without its head, as in a shortened post; False for other lines, or if a failure is known."""
+        """Takes a dump without its head, as in a shortened post; False for other lines, or if a failure is known."""
         if self._dumps or self.drafts or not starts_in_dump(message):
             return False
         self._dumps = [OomDraft(thread=thread)]
@@ -102,7 +102,7 @@ class OomCollector:
         return draft is not None
 
     def take_bare_exception(self, message: str) -> bool:
-        """An exception without numbers, if no other failure is known; False for anything else."""
+        """Takes an exception without numbers, if no other failure is known; False for anything else."""
         if "CUDA_ERROR_OUT_OF_MEMORY" not in message or self.drafts or self._dumps:
             return False
         self._merge_or_add(OomDraft())

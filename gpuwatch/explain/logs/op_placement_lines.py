@@ -69,7 +69,7 @@ class PlacementCounter:
             self._eager[key] = self._eager.get(key, 0) + 1
 
     def take_copy_line(self, message: str) -> bool:
-        """A line about an automatic copy of an eager op's input; False for other lines."""
+        """Takes a line about an automatic copy of an eager op's input; False for other lines."""
         match = _COPY.search(message)
         if match is None:
             return False
@@ -83,7 +83,7 @@ class PlacementCounter:
         return sorted_copies(self._copies)
 
     def take_placer_line(self, message: str) -> bool:
-        """A placer line; False for other lines."""
+        """Takes a placer line; False for other lines."""
         if self.take_known_placer_line(message):
             return True
         match = _NODE.search(message)

@@ -303,7 +303,7 @@ def tab_actions(tab: str, *, replay: bool = False) -> list[Action]:
 def bindings(pane: str) -> list[BindingType]:
     """Textual bindings of one pane's actions, run by the screen; without those that Textual handles.
 
-    ``replay``: of a replay's, whose keys come before those of any pane.
+    ``pane`` is ``replay`` for a replay's actions, whose keys come before those of any pane.
     """
     from textual.binding import Binding  # the table itself can be read without Textual
 

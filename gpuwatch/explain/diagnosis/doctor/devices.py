@@ -144,8 +144,8 @@ def mps(facts: Facts) -> Answer | None:
             "Start the daemon (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY.",
         )
     index = {device.uuid: device.index for device in facts.gpus}
-    served_gpus = {index[row.device_uuid] for row in servers if row.device_uuid in index}
-    summary = f"the server (pid {servers[0].pid}) serves {gpu_list_text(served_gpus)}: its clients' memory is shown as its own"
+    gpus = gpu_list_text(index[row.device_uuid] for row in servers if row.device_uuid in index)
+    summary = f"the server (pid {servers[0].pid}) serves {gpus}: its clients' memory is shown as its own"
     listed = (facts.visible_devices or "").replace(" ", "").split(",")
     if len([entry for entry in listed if entry.isdigit()]) > 1:
         summary += f"; it renumbers the GPUs, so CUDA_VISIBLE_DEVICES={facts.visible_devices} may select others"

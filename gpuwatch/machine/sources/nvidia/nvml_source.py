@@ -87,7 +87,7 @@ class NvmlSource:
 
     @property
     def unsettled(self) -> bool:
-        """The driver ended the session, or a device woke up that nothing was known of."""
+        """Whether the driver ended the session, or a device woke up that nothing was known of."""
         return self._reader.session_ended or self._device_list.woke
 
     @property
