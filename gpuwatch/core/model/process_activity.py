@@ -31,7 +31,7 @@ class Activity(NamedTuple):
 
 
 def activity_after_sample(before: Activity | None, idle: bool, now: int) -> Activity:
-    """The activity after a sample, from that before it; None for a process that nobody has seen compute.
+    """The activity after a sample, from that ``before`` it, which is None if nobody has seen the process compute.
 
     ``idle``: what :func:`is_idle` says of the sample at ``now``. The idle time begins with the first sample without a
     kernel, not when it has become long enough.
