@@ -120,7 +120,7 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("devices.files", "fail", bare(), "/dev/nvidia* does not exist"),
     ("devices.files", "fail", machine(system=system(device_files=files()[1:])), "/dev/nvidia-uvm"),
     ("devices.files", "fail", machine(system=system(wsl=True)), "/dev/dxg"),
-    ("devices.permissions", "pass", machine(), "all 4"),
+    ("devices.permissions", "pass", machine(), "4 files, readable"),
     ("devices.permissions", "fail", machine(system=system(device_files=files("/dev/nvidiactl"))), "/dev/nvidiactl"),
     ("devices.present", "pass", machine(), "2 GPUs"),
     ("devices.present", "fail", machine(snapshot=snapshot(gpu(0, state="lost"))), "lost"),
