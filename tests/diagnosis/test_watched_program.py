@@ -651,6 +651,20 @@ def test_the_cause_may_stand_in_any_line_of_a_message(type_: str, message: str, 
     assert (explained.title, explained.action) == (found.title, found.action)
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("It was interrupted (SIGINT, Ctrl+C) after 9 s.", "after 9 s, in train.py, line 6 (f)."),
+        ("It was ended by SIGTERM after 9 s, which gpuwatch passed on.", "which gpuwatch passed on."),
+        ("It was still running after 9 s, when this was saved.", "when this was saved."),
+    ],
+)
+def test_an_interruption_is_told_with_its_place_and_without_a_finding(reason: str, told: str) -> None:
+    run = program(traceback(6, "step()", "KeyboardInterrupt"), verdict="interrupted", verdict_reason=reason)
+    assert run.verdict_reason.endswith(told)
+    assert [found.id for found in run.findings if found.severity == "error"] == []
+
+
 def test_a_launcher_s_failure_has_the_error_of_the_process_that_failed() -> None:
     child = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
     log = traceback(7, "open(path)", "FileNotFoundError: [Errno 2] x") + traceback(4, "run(check=True)", child)

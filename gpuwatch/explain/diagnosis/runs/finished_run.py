@@ -83,7 +83,7 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     if not reason or verdict != run.verdict or verdict == "oom":
         # The runner's "It ran out of memory." says less than the numbers.
         reason = reason_of(run, evidence, verdict, findings, primary)
-    if verdict == "interrupted":
+    if verdict == "interrupted" and "SIGINT" in reason:  # of another signal it is the handler's line
         reason = reason.removesuffix(".") + _place_of_interruption(log) + "."
     return replace(run, verdict=verdict, verdict_reason=reason, findings=findings, primary=primary)
 
