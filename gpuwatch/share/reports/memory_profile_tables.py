@@ -137,9 +137,9 @@ def _notes(profile: MemoryProfile) -> Iterator[str]:
         yield f"A request for {size(profile.failed_bytes)}{line} was refused."
     named_share, shaped_share = (_share(held, profile) for held in (profile.named_bytes, profile.shaped_bytes))
     if profile.tool != "tensorflow" and profile.holders:
-        yield f"{named_share} of it belong to a line of the program."
+        yield f"{named_share} of it belongs to a line of the program."
     elif profile.tool == "tensorflow":
-        yield f"{named_share} of it belong to a named op, {shaped_share} also have a shape."
+        yield f"{named_share} of it belongs to a named op, {shaped_share} also has a shape."
     rounding = profile.live_bytes - profile.requested_bytes
     if profile.live_bytes and rounding > 0:
         rounding_share = percent(100 * rounding / profile.live_bytes)
