@@ -103,7 +103,7 @@ def test_kept_runs_of_this_kind_of_machine_are_in_it(own: dict[str, str]) -> Non
     assert [run["config"] for run in document["probes"]["runs"]] == ["soft-missing"]
     told = " ".join(gap["why"] for gap in document["missing"])
     assert "1 of real GPUs: left out" in told
-    assert "1 files" in told
+    assert "1 file in" in told
 
 
 def test_without_a_driver_the_cause_and_the_action_are_in_the_first_lines(own: dict[str, str]) -> None:
