@@ -30,16 +30,16 @@ def clean(ctx: click.Context, dry_run: bool, recordings: bool) -> None:
 
     found, failed, freed = leftovers(recordings=recordings), 0, 0
     for leftover in found:
-        verb, reason, count = ("would remove" if dry_run else "removed"), leftover.why_kept, leftover.size_bytes
+        verb, reason, size_bytes = ("would remove" if dry_run else "removed"), leftover.why_kept, leftover.size_bytes
         if not reason and not dry_run:
             try:
                 remove(leftover)
             except OSError as error:
                 reason, failed = error.strerror or str(error), failed + 1
-        freed += 0 if reason else count
+        freed += 0 if reason else size_bytes
         end = f": {reason}" if reason else ""
         click.echo(
-            f"{'kept' if reason else verb} {printable_path(leftover.path)} ({leftover.kind}, {size(count)}){end}"
+            f"{'kept' if reason else verb} {printable_path(leftover.path)} ({leftover.kind}, {size(size_bytes)}){end}"
         )
     if not dry_run:
         remove_empty(found)

@@ -374,7 +374,7 @@ def _try_largest(setup: TrialSetup, options: _Options, span: ValueRange) -> None
     setting = _usable_setting(options.configs[0] if options.configs else "default", setup)
     _check_free(setup, options, setting.variables)
     runs = (
-        f"at most {span.runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in"
+        f"at most {span.max_runs} times with values of {span.name} from {span.low} to {span.high} ({setting.name}), in"
         f" {options.limit_text}"
     )
     if options.plan:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _LATE_SECONDS = 3.0
 """Seconds beyond the interval after which the host's readings are stale."""
-MAX_UNKNOWN_ONSET_SECONDS = 2.0
-"""Seconds after the first sample up to which what is seen may have begun before it."""
 _CAUSE_ORDER = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 

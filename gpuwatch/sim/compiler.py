@@ -23,7 +23,6 @@ from gpuwatch.sim.libraries import (
     DRIVER_FILE,
     DRIVER_LIBRARIES,
     DRIVER_LIBRARY,
-    FAST_SOURCES,
     PLUGIN_LIBRARIES,
     PLUGIN_SHARES,
     TENSORFLOW_LIBRARY,
@@ -33,6 +32,8 @@ from gpuwatch.sim.libraries import (
 NATIVE: Final = ("-march=native",)
 """This CPU's widest vectors, for what computes."""
 _FAST: Final = "-O3"
+_FAST_SOURCES: Final = frozenset({"gemm.c"})
+"""Sources that are compiled with -O3 and for the CPU."""
 # -Wno-unused-parameter: the parameters are NVIDIA's, and a simulated call does not need all of them.
 _FLAGS: Final = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-pthread")
 # -Wno-psabi: vector arguments depend on -march, but are not passed between libraries.
@@ -142,7 +143,7 @@ def link_shared_libraries(work: Path, base: Path) -> None:
 
 
 def _c_flags(name: str, cpu: tuple[str, ...]) -> tuple[str, ...]:
-    return (*_FLAGS, _FAST, *cpu) if name in FAST_SOURCES else _FLAGS
+    return (*_FLAGS, _FAST, *cpu) if name in _FAST_SOURCES else _FLAGS
 
 
 def _compile_all(
@@ -162,7 +163,7 @@ def _compile_all(
 
 
 def _macros(library: Library, source: str) -> tuple[str, ...]:
-    return () if source in FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
+    return () if source in _FAST_SOURCES else library.macros  # arithmetic does not depend on the version of CUDA
 
 
 def _object_path(work: Path, source: str, macros: tuple[str, ...]) -> Path:

@@ -18,10 +18,6 @@ ENV_PLUGIN: Final = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
 # of 24 GiB, which costs a third of the time in huge pages. Only glibc reads it, from 2.35; others ignore it.
 ENV_TUNABLES: Final = "GLIBC_TUNABLES"
 _HUGE_PAGES: Final = "glibc.malloc.hugetlb=1"
-PCI_VENDOR: Final = "0x10de"
-"""NVIDIA's number on the PCI bus."""
-PCI_CLASS: Final = "0x030200"
-"""PCI class of NVIDIA's 3D controllers, by which GPUs are found."""
 
 
 def simulated_environment_of(

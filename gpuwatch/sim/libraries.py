@@ -84,8 +84,6 @@ PLUGIN_LIBRARIES: Final = (
 )
 # Shared with the driver tier. Without libcuda: TensorFlow must not find two kinds of GPUs.
 PLUGIN_SHARES: Final = (CONTROL_LIBRARY, NVML_LIBRARY, "libnvidia-ml.so")
-FAST_SOURCES: Final = frozenset({"gemm.c"})
-"""Sources that are compiled with -O3 and for the CPU."""
 # Other names that frameworks look for: old sonames, and libraries of which nothing is called (an empty one will do).
 _EMPTY: Final = "libgpuwatchsim-empty.so"
 ALIASES: Final = {

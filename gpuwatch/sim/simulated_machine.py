@@ -40,6 +40,10 @@ _FOREIGN: Final = 4
 _MAX_FAULTS: Final = 64
 _MAX_PROCESSES: Final = 1024
 _MIN_DESCRIPTOR: Final = 200
+_PCI_VENDOR: Final = "0x10de"
+"""NVIDIA's number on the PCI bus."""
+_PCI_CLASS: Final = "0x030200"
+"""PCI class of NVIDIA's 3D controllers, by which GPUs are found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +340,8 @@ class SimMachine:
             else:
                 contents = {"control": "on", "runtime_status": "active"}
             folder.mkdir(parents=True, exist_ok=True)
-            _write_atomically(folder.parent / "vendor", environment.PCI_VENDOR)
-            _write_atomically(folder.parent / "class", environment.PCI_CLASS)
+            _write_atomically(folder.parent / "vendor", _PCI_VENDOR)
+            _write_atomically(folder.parent / "class", _PCI_CLASS)
             for name, text in contents.items():
                 _write_atomically(folder / name, text)
 

@@ -21,12 +21,12 @@ from gpuwatch.share import metric_families as families
 from gpuwatch.share.exporter.metric_series import (
     ALL_METRICS,
     CORE_METRICS,
+    MAX_OWNERS_LISTED,
     ExporterOptions,
     ScrapeContent,
     series_lines,
 )
 from gpuwatch.share.exporter.metrics_page import MetricsPage, XidCounts
-from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED
 from gpuwatch.share.openmetrics_text import Family
 from tests.every import every
 from tests.exporter.machines import (

@@ -78,7 +78,7 @@ def test_the_border_is_found_in_few_runs(low: int, steps: int, step: int, border
     assert search.confirmed
     assert search.contradictions() == []
     assert all(value in values for value in runs)
-    assert len(runs) <= span.runs + 2
+    assert len(runs) <= span.max_runs + 2
 
 
 def _searched(passes: Callable[[int, bool], bool]) -> tuple[Search, list[tuple[int, bool]]]:

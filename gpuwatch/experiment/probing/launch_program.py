@@ -81,7 +81,7 @@ class GuardedProgram:
         self.command = list(command)
         self.options = options
         self.has_own_session = options.output is not None
-        """Whether it has a session of its own."""
+        """Whether it has a session of its own: its output goes to a file, and Ctrl+C does not reach it."""
         self.streams = StreamReader()
         address = f"gpuwatch-{os.getpid()}-{os.urandom(4).hex()}"
         self.report_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -53,7 +53,7 @@ class ValueRange:
         return self.low + (min(value, self.high) - self.low) // self.step * self.step
 
     @property
-    def runs(self) -> int:
+    def max_runs(self) -> int:
         """How often the program runs at most, if every value confirms what was found."""
         doubled = max(self.high // max(self.low, 1), 2).bit_length()
         halved = ((self.high - self.low) // self.step).bit_length()

@@ -19,7 +19,7 @@ from gpuwatch.machine.sources.gpu_reservations import reservation_holders
 from gpuwatch.session.free_gpus import idle_devices
 from gpuwatch.share import metric_families as families
 from gpuwatch.share.exporter.dcgm_series import dcgm_series
-from gpuwatch.share.exporter.process_owners import MAX_OWNERS_LISTED, owner_of, owner_shares
+from gpuwatch.share.exporter.process_owners import owner_of, owner_shares
 from gpuwatch.share.openmetrics_text import Family, label_text, value_text
 
 CORE_METRICS = (
@@ -33,6 +33,8 @@ CORE_METRICS = (
 )
 """The metrics of ``--metrics core``: at most 30 series a GPU with those of its identity and owners."""
 _MAX_COMMAND_CHARS = 200
+MAX_OWNERS_LISTED = 3
+"""Owners a GPU that have series of their own."""
 
 _LABEL_PREFIXES = ("identity.", "mode.", "mig.")
 """Prefixes of metrics that are labels, though some are numbers or yes and no: they hardly ever change."""

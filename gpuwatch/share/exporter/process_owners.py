@@ -8,8 +8,6 @@ from typing import NamedTuple
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.snapshot import Process
 
-MAX_OWNERS_LISTED = 3
-"""Owners a GPU that have series of their own."""
 _LABEL_BY_CONTAINER_KIND = {"slurm job": "slurm_job", "pod": "pod", "container": "container"}
 """The first words of :attr:`Process.container`, and the label that has the rest."""
 

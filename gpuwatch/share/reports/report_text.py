@@ -12,16 +12,10 @@ from gpuwatch.core.model.run import Framework
 from gpuwatch.core.safe_text import printable, shorten
 
 SIMULATED = "SIMULATED"
-SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds depend on this computer's CPU."
 VALUES_NOTE = (
     "The simulated driver computes only matrix products and copies, no other kernels: values such as a loss mean"
     " nothing."
 )
-SIMULATED_IGNORED_NOTE = (
-    "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; "
-    "speeds depend on this computer's CPU."
-)
-TORCH_VALUES_NOTE = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 SIMULATED_MACHINE = "These GPUs are simulated: nothing here is real hardware."
 _MAX_VALUE_CHARS = 300
 """Characters of a variable: NVIDIA_REQUIRE_CUDA of the CUDA images has two thousand. JSON has them all."""

@@ -20,9 +20,6 @@ from gpuwatch.share.reports import bar_charts, run_tables
 from gpuwatch.share.reports.memory_profile_tables import largest_holder_fact, memory_profile_tables
 from gpuwatch.share.reports.report_elements import STATE_BY_SEVERITY, Content, Table, charts_with_data, heads_and_rows
 from gpuwatch.share.reports.report_text import (
-    SIMULATED_IGNORED_NOTE,
-    SIMULATED_NOTE,
-    TORCH_VALUES_NOTE,
     VALUES_NOTE,
     clean,
     clean_finding,
@@ -35,6 +32,12 @@ from gpuwatch.share.reports.run_memory_tables import memory_table, only_children
 from gpuwatch.sim.simulation_limit_messages import results_are_meaningful
 
 _MAX_HEADLINE_CHARS = 80
+_SIMULATED_NOTE = "The GPUs are simulated: mappings and memory are meaningful, speeds depend on this computer's CPU."
+_SIMULATED_IGNORED_NOTE = (
+    "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; "
+    "speeds depend on this computer's CPU."
+)
+_TORCH_VALUES_NOTE = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
 _FEW_SLOW_STEPS_NOTE = (
     "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
 )
@@ -105,8 +108,8 @@ def simulated_note(shown: Iterable[Run]) -> str:
     # On the driver tier a probe computes only its matrix products.
     values_meaningless = meaningless or any(run.simulation == "driver" and run.device_map for run in simulated)
     is_torch = all(run.framework is not None and run.framework.name == "torch" for run in simulated)
-    values = f" {TORCH_VALUES_NOTE if is_torch else VALUES_NOTE}" if values_meaningless else ""
-    return (SIMULATED_IGNORED_NOTE if ignored else SIMULATED_NOTE) + values
+    values = f" {_TORCH_VALUES_NOTE if is_torch else VALUES_NOTE}" if values_meaningless else ""
+    return (_SIMULATED_IGNORED_NOTE if ignored else _SIMULATED_NOTE) + values
 
 
 def settings_text(run: Run) -> str:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePosixPath
 
-from msgspec.structs import replace
-
 from gpuwatch.core.formatting.command_lines import without_folder
 from gpuwatch.core.formatting.durations import clock_duration
 from gpuwatch.core.formatting.sentences import number_ranges
 from gpuwatch.core.formatting.units import UNKNOWN, memory
-from gpuwatch.core.masking.mask_secrets import MASK, mask_text, mask_value
+from gpuwatch.core.masking.mask_secrets import MASK, mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import MappedDevice, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
 from gpuwatch.machine.collector.process_access import DeviceNumbers
-from gpuwatch.machine.sources.process_details import ProcessDetails, Relative
+from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View
 from gpuwatch.ui.details.environment_effects import variable_effects
@@ -29,18 +27,6 @@ from gpuwatch.ui.tables.process_columns import command_text, device_prefix
 
 _MAX_DEVICES = 2
 """Devices that a process may see before those without memory share a line."""
-
-
-def without_secrets(details: ProcessDetails) -> ProcessDetails:
-    """The details with secrets masked; called before they are stored."""
-    environment = details.environment
-    if environment is not None:
-        environment = {name: mask_value(name, value) for name, value in environment.items()}
-
-    def hidden(relatives: tuple[Relative, ...]) -> tuple[Relative, ...]:
-        return tuple(Relative(relative.pid, relative.depth, mask_text(relative.command)) for relative in relatives)
-
-    return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
 
 def identity_lines(

@@ -16,7 +16,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import IDLE_SINCE, Device, MigInstance, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.session.free_gpus import free_or_used_devices, is_silent
-from gpuwatch.session.view import MAX_UNKNOWN_ONSET_SECONDS, View
+from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import SEVERITY_MARKS
 from gpuwatch.ui.drawing.line_builder import LineBuilder
@@ -25,6 +25,9 @@ from gpuwatch.ui.panes.verdict import notable_notes
 from gpuwatch.ui.tables.device_notes import throttled_text
 from gpuwatch.ui.tables.process_columns import owner_and_pid
 from gpuwatch.ui.tables.process_table_rows import RowKey
+
+_MAX_UNKNOWN_ONSET_SECONDS = 2.0
+"""Seconds after the first sample up to which what is seen may have begun before it."""
 
 
 def idle_holders(view: View) -> list[tuple[float, Process, Finding]]:
@@ -47,7 +50,7 @@ def idle_text(view: View, row: Process) -> str:
     if not since or not any(other is row for other in view.processes):
         return ""
     begun, first = clock_text(since, view.moment)[:-3], view.since.first
-    seen = first is not None and since > first + MAX_UNKNOWN_ONSET_SECONDS and not (finding and finding.may_be_older)
+    seen = first is not None and since > first + _MAX_UNKNOWN_ONSET_SECONDS and not (finding and finding.may_be_older)
     return f"{steady_duration(view.moment - since)}, {'' if seen else 'at least '}since {begun}"
 
 

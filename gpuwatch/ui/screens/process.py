@@ -7,13 +7,15 @@ import time
 from functools import partial
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual import events
 from textual.containers import Horizontal
 
 from gpuwatch.core.formatting.sentences import count_text
+from gpuwatch.core.masking.mask_secrets import mask_text, mask_value
 from gpuwatch.core.model.snapshot import Process
 from gpuwatch.machine.collector.process_access import DeviceNumbers
-from gpuwatch.machine.sources.process_details import ProcessDetails
+from gpuwatch.machine.sources.process_details import ProcessDetails, Relative
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.session.view import View
 from gpuwatch.ui.details import process_sections
@@ -32,6 +34,18 @@ from gpuwatch.ui.widgets.scroll_list import WAITING, SectionsPane
 
 _REREAD_SECONDS = 10.0
 """Seconds after which details are read again."""
+
+
+def _without_secrets(details: ProcessDetails) -> ProcessDetails:
+    """The details with secrets masked; called before they are stored."""
+    environment = details.environment
+    if environment is not None:
+        environment = {name: mask_value(name, value) for name, value in environment.items()}
+
+    def hidden(relatives: tuple[Relative, ...]) -> tuple[Relative, ...]:
+        return tuple(Relative(relative.pid, relative.depth, mask_text(relative.command)) for relative in relatives)
+
+    return replace(details, environment=environment, parents=hidden(details.parents), children=hidden(details.children))
 
 
 class ProcessSectionsPane(SectionsPane):
@@ -194,7 +208,7 @@ class ProcessScreen(FilterableScreen):
         def work() -> None:
             numbers: DeviceNumbers = ()
             try:
-                found = process_sections.without_secrets(host.details(*identity))
+                found = _without_secrets(host.details(*identity))
                 numbers = host.device_numbers(identity[0]) if not found.problem else ()
             except Exception as error:  # noqa: BLE001  (a thread that dies silently would look like a hang)
                 found = ProcessDetails(problem=f"reading broke off: {type(error).__name__}: {error}")

@@ -75,6 +75,7 @@ class InvalidValue(ValueError):
     def __init__(self, message: str, valid_part: object = None) -> None:
         super().__init__(message)
         self.valid_part = valid_part
+        """What of it can be used; None: nothing."""
 
 
 Choices = Callable[[], Mapping[str, str]]

@@ -35,7 +35,7 @@ _MAX_TEMPORARY_BLOCKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Growth from ``first_bytes`` to ``last_bytes`` in ``rises`` steps."""
+    """Growth from ``first_bytes`` to ``last_bytes``, which rose ``rises`` times in ``seconds``."""
 
     first_bytes: int
     last_bytes: int

@@ -157,8 +157,8 @@ def predict(
 
 
 def _too_old(device: Device | None, oldest: tuple[int, int] | None) -> bool:
-    card = parse_capability(device.compute_capability) if device is not None else None
-    return card is not None and oldest is not None and card < oldest
+    capability = parse_capability(device.compute_capability) if device is not None else None
+    return capability is not None and oldest is not None and capability < oldest
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +208,10 @@ def _default_grant(device: Device, requested: RequestedDevices, context: int | N
     free = _free_bytes(device)
     if free is None:
         return _Grant(None, 0, "NVML does not report free memory")
-    card = parse_capability(device.compute_capability)
-    if card is None and requested.reserve_mb is None:
+    capability = parse_capability(device.compute_capability)
+    if capability is None and requested.reserve_mb is None:
         return _Grant(None, 0, "the compute capability, on which TensorFlow's reserve depends, is unknown")
-    major = card[0] if card is not None else 0
+    major = capability[0] if capability is not None else 0
     start = f"free {free // MIB} MiB"
     if context is not None and device.simulated:
         left, reserve = free - context, _reserve_bytes(free - context, major, requested.reserve_mb)
