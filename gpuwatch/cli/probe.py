@@ -295,9 +295,9 @@ def _show_progress(script: ProbeScript, number: int, total: int) -> Iterator[Cal
     head = f"[{number}/{total}] {script.name}: "
 
     def show(event: Event) -> None:
-        from gpuwatch.ui.details.probe_descriptions import event_text
+        from gpuwatch.ui.details.probe_descriptions import event_span
 
-        text, _ = event_text(event)
+        text, _ = event_span(event)
         if text:
             progress((head + text)[:98])
 

@@ -401,15 +401,15 @@ def _check_free(setup: TrialSetup, options: _Options, variables: Mapping[str, st
         raise UsageError(in_use, hint="--gpu chooses other GPUs; --share runs there anyway")
 
 
-def _print_announcement(options: _Options, settings: int, rule: StopRule, start: PilotRun | None) -> None:
+def _print_announcement(options: _Options, setting_count: int, rule: StopRule, start: PilotRun | None) -> None:
     """Says how often the program will run, before it does."""
-    times = settings * options.runs_per_setting
+    run_count = setting_count * options.runs_per_setting
     note = ""
-    if times > 1 and not options.isolate:
-        note = f"; its output files are written {times} times (see --isolate, {{run}})"
-    expected = _expected_time(times, rule, start)
+    if run_count > 1 and not options.isolate:
+        note = f"; its output files are written {run_count} times (see --isolate, {{run}})"
+    expected = _expected_time(run_count, rule, start)
     print_line(
-        f"gpuwatch: {mask_command(options.command)} runs {_times_text(options, settings)},"
+        f"gpuwatch: {mask_command(options.command)} runs {_times_text(options, setting_count)},"
         f" in {f'{expected}, ' if expected else ''}{options.limit_text}{note}"
     )
 
@@ -419,14 +419,14 @@ def _plan_text(
 ) -> str:
     """What would be run, and how long that would take."""
     width = max(len(name) for name in (*(c.name for c in chosen), *(trial.name for trial in not_tried)))
-    times = len(chosen) * options.runs_per_setting
+    run_count = len(chosen) * options.runs_per_setting
     command, often = mask_command(options.command), _times_text(options, len(chosen))
     lines = [f"{command} would run {often}, each measured {rule}:", ""]
     for configuration in chosen:
         label = configuration.setting.label + (", changes results" if configuration.setting.changes_results else "")
         lines.append(f"  {configuration.name:<{width}}  {label}".rstrip())
     lines += [f"  {trial.name:<{width}}  not tried: {trial.not_tried}" for trial in not_tried]
-    expected = _expected_time(times, rule, start) or "not known in advance"
+    expected = _expected_time(run_count, rule, start) or "not known in advance"
     lines += [
         "",
         f"One start took {start.seconds:.1f} s. In total: {expected}, {options.limit_text}; to stay within it, rounds "
@@ -435,20 +435,20 @@ def _plan_text(
     return "\n".join(lines)
 
 
-def _times_text(options: _Options, settings: int) -> str:
+def _times_text(options: _Options, setting_count: int) -> str:
     """``6 times (2 settings × 3 rounds)``."""
-    times = settings * options.runs_per_setting
-    if times == 1:
+    run_count = setting_count * options.runs_per_setting
+    if run_count == 1:
         return "once"
     rounds = f" × {options.rounds} rounds" if options.rounds > 1 and not options.copies else ""
     recorded = ", and once each to record its memory" if options.memory else ""
-    return f"{times} times ({settings} setting{'' if settings == 1 else 's'}{rounds}{recorded})"
+    return f"{run_count} times ({setting_count} setting{'' if setting_count == 1 else 's'}{rounds}{recorded})"
 
 
-def _expected_time(times: int, rule: StopRule, start: PilotRun | None) -> str:
+def _expected_time(run_count: int, rule: StopRule, start: PilotRun | None) -> str:
     """``2 min to 9 min``; empty if that is not known."""
     pair = None if start is None else start.run_seconds(rule)
     if pair is None:
         return ""
-    least, most = (hours_minutes(times * seconds) for seconds in pair)
+    least, most = (hours_minutes(run_count * seconds) for seconds in pair)
     return f"about {most}" if least == most else f"{least} to {most}"

@@ -81,9 +81,9 @@ def parse_machine(text: str) -> tuple[SimShape, str | None]:
     Raises:
         UsageError: it is not a machine.
     """
-    shape, named, name = text.partition("@")
+    shape, at_sign, name = text.partition("@")
     parsed = SimShape.parse(shape)
-    if named and not MACHINE_NAME_PATTERN.fullmatch(name.strip()):
+    if at_sign and not MACHINE_NAME_PATTERN.fullmatch(name.strip()):
         raise _shape_error(text, "no name after the @ (letters, digits, dots, dashes and underscores)")
     return parsed, name.strip() or None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
+from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, not_simulated, why_maybe_on_gpu
 from gpuwatch.machine.sources.procfs import ELSEWHERE, HIDDEN
 from gpuwatch.sim.environment import ENV_STATE
 from tests.diagnosis.watching import gpu, program, sample
@@ -54,10 +54,10 @@ def test_mig_instances_are_not_judged() -> None:
 def test_in_a_container_it_may_be_a_process_that_nvml_lists_by_another_pid() -> None:
     one = program(31, gpu=None)
     foreign = program(7, held=4.0, note=ELSEWHERE)
-    assert "1 process by a pid" in may_be_on_gpu(one, sample(0, [gpu()], [foreign]))
-    assert not may_be_on_gpu(program(31, gpu=None, cuda_loaded=False), sample(0, [gpu()], [foreign]))
-    assert not may_be_on_gpu(one, sample(0, [gpu()], [program(7, held=4.0, note=f"{HIDDEN}hidepid=2")]))
-    assert not may_be_on_gpu(one, sample(0, [gpu()], [program(7, held=4.0)]))
+    assert "1 process by a pid" in why_maybe_on_gpu(one, sample(0, [gpu()], [foreign]))
+    assert not why_maybe_on_gpu(program(31, gpu=None, cuda_loaded=False), sample(0, [gpu()], [foreign]))
+    assert not why_maybe_on_gpu(one, sample(0, [gpu()], [program(7, held=4.0, note=f"{HIDDEN}hidepid=2")]))
+    assert not why_maybe_on_gpu(one, sample(0, [gpu()], [program(7, held=4.0)]))
 
 
 def test_only_simulated_gpus_need_a_program_that_was_started_on_them() -> None:

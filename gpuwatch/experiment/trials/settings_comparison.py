@@ -55,10 +55,10 @@ def _compare_finished(trials: Sequence[Trial], code_by_setting: Mapping[str, str
         return Answer(sentence=_sentence_without_runs(all_summaries))
     if not passed and all(run.verdict == "oom" for summary in failed if (run := summary.first_failed_run) is not None):
         verb = {1: "runs", 2: "both run"}.get(len(failed), "all run")
-        runs = f"{_names(failed)} {verb} {_failure_reason(failed[0])}"
+        runs = f"{_names_text(failed)} {verb} {_failure_reason(failed[0])}"
         return Answer(sentence=f"{runs}; gpuwatch try --recover looks for a setting with which it passes")
     if not passed:
-        return Answer(sentence=f"{_names(failed)} failed: {_failure_reason(failed[0])}")
+        return Answer(sentence=f"{_names_text(failed)} failed: {_failure_reason(failed[0])}")
     baseline = passed[0]
     winner = _find_winner(passed)
     if failed and all_summaries[0].name == failed[0].name:
@@ -89,7 +89,7 @@ def _answer_with_code(sentence: str, best: SettingSummary, code_by_setting: Mapp
     return Answer(sentence=sentence, best=best.name, code=tuple(code.rstrip().splitlines()))
 
 
-def _names(summaries_named: Sequence[SettingSummary]) -> str:
+def _names_text(summaries_named: Sequence[SettingSummary]) -> str:
     return name_list([summary.name for summary in summaries_named])
 
 
@@ -129,12 +129,12 @@ def _single_run_clause(passed: Sequence[SettingSummary]) -> str:
 def _overridden_clauses(summaries: Sequence[SettingSummary]) -> str:
     overridden = group_by((each for each in summaries if each.overridden), lambda summary: summary.overridden)
     return "".join(
-        f"; {_names(group)} not applied: the program sets its own ({place})" for place, group in overridden.items()
+        f"; {_names_text(group)} not applied: the program sets its own ({place})" for place, group in overridden.items()
     )
 
 
 def _failure_clauses(failed: Sequence[SettingSummary]) -> str:
-    return "".join(f"; {_names(group)} failed ({why})" for why, group in group_by(failed, _failure_reason).items())
+    return "".join(f"; {_names_text(group)} failed ({why})" for why, group in group_by(failed, _failure_reason).items())
 
 
 def _find_winner(passed: Sequence[SettingSummary]) -> SettingSummary | None:
@@ -215,7 +215,7 @@ def _no_winner_sentence(passed: Sequence[SettingSummary], best: SettingSummary |
     passed = [passed[0], *(summary for summary in passed[1:] if not summary.changes_results)]
     if len(passed) == 1:
         return _single_result(passed[0])
-    names = _names(passed)
+    names = _names_text(passed)
     baseline = passed[0]
     if best is baseline:
         worst = max(passed[1:], key=lambda summary: summary.memory[1] if summary.memory else 0)

@@ -206,15 +206,15 @@ class FailedItems:
     """Counts lines of errors that mean nothing else, by their shape: the text without digits."""
 
     def __init__(self) -> None:
-        self._count: dict[bytes, int] = {}
+        self._counts: dict[bytes, int] = {}
         self._first_line: dict[bytes, str] = {}
 
     def take(self, shape: bytes, line: str = "") -> bool:
         """Counts a line of a shape; False if too many shapes are counted."""
-        if shape in self._count or len(self._count) < _MAX_SHAPES:
-            self._count[shape] = self._count.get(shape, 0) + 1
+        if shape in self._counts or len(self._counts) < _MAX_SHAPES:
+            self._counts[shape] = self._counts.get(shape, 0) + 1
             self._first_line.setdefault(shape, line)
-        return shape in self._count
+        return shape in self._counts
 
     def store_in(self, facts: LogFacts, last_lines: Sequence[str]) -> None:
         """Puts into ``facts`` the error of every item, and the first line that a logger calls an error."""
@@ -226,7 +226,7 @@ class FailedItems:
         """The error that came for each of the items that the last lines count; empty without one."""
         found_counts = (found for raw in last_lines for found in _ITEMS.finditer(undecorated(raw[:_MAX_KEPT_CHARS])))
         items = {int(next(filter(None, found.groups()))) for found in found_counts}
-        for shape, count in self._count.items():
+        for shape, count in self._counts.items():
             each = (count // number for number in items if number >= _MIN_ITEMS and count % number == 0)
             if any(0 < lines_per_item <= _MAX_LINES_PER_ITEM for lines_per_item in each):
                 return bare_message(self._first_line[shape])

@@ -159,13 +159,13 @@ def _end_event(
     ran = row.run_seconds(max(entry.last for entry in entries))
     what = f"stopped using {where}" if lives else f"exited on {where}"
     after = f" after {hours_minutes(ran)}" if ran is not None else ""
-    observed = _observed_text(entries, None if lives else peak)
-    accounted = [] if lives else _accounting_text(rows, snapshot)
+    observed = _observed_parts(entries, None if lives else peak)
+    accounted = [] if lives else _accounting_parts(rows, snapshot)
     parts = ", ".join((what + after, *observed, *accounted))
     return process_event(rows, at, "process.exited", f"{parts}{_why_unnamed(row)}")
 
 
-def _accounting_text(rows: list[Process], snapshot: Snapshot) -> list[str]:
+def _accounting_parts(rows: list[Process], snapshot: Snapshot) -> list[str]:
     """The driver's accounting of the whole life of a process on its devices."""
     found = []
     for row in rows:
@@ -192,7 +192,7 @@ def _unsampled_event(found: list[tuple[Device, AccountedProcess]], at: float) ->
     return events
 
 
-def _observed_text(entries: list[_ProcessOnDevice], peak: float | None) -> list[str]:
+def _observed_parts(entries: list[_ProcessOnDevice], peak: float | None) -> list[str]:
     """How long it held its GPUs, SM utilization and memory. ``peak``: bytes on all its devices together, if known."""
     parts = []
     several = len(entries) > 1

@@ -182,19 +182,19 @@ def _count_samples(
     """
     meter = GpuTimeMeter(recording.interval)
     blocks = recording.recorded_blocks()
-    is_counted = []
+    counted_blocks = []
     for number, first, last, _ in blocks:
         hours = range(hour_of(first), hour_of(last) + 1, HOUR_SECONDS)
         missing = number == OPEN_BLOCK or not all(hour in stored_hours for hour in hours)
-        is_counted.append(first <= end and last >= begin and missing)
+        counted_blocks.append(first <= end and last >= begin and missing)
     read_blocks = 0
     for place, (number, _, _, count) in enumerate(blocks):
         # With the block before it, whose last sample begins the first interval.
-        if not any(is_counted[place : place + 2]):
+        if not any(counted_blocks[place : place + 2]):
             continue
         for decoder in islice(recording.samples_of_block(number), count):
             inside = begin < decoder.at <= end and (number == OPEN_BLOCK or hour_of(decoder.at) not in stored_hours)
-            meter.add(decoder.snapshot(), counted=is_counted[place] and inside)
+            meter.add(decoder.snapshot(), counted=counted_blocks[place] and inside)
         read_blocks += 1
-        progress(read_blocks / max(sum(is_counted), 1))
+        progress(read_blocks / max(sum(counted_blocks), 1))
     return meter.pop_hours().values()

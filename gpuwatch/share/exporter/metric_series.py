@@ -155,11 +155,11 @@ def _host_series(lines: SampleLines, snapshot: Snapshot, labels: str) -> None:
 
 
 def _finding_series(lines: SampleLines, content: ScrapeContent) -> None:
-    is_fact: dict[tuple[str, str, str | None], bool] = {}
+    fact_by_finding: dict[tuple[str, str, str | None], bool] = {}
     for finding in content.findings:  # several processes may have the same problem on one GPU
         key = (finding.id, finding.severity, finding.device_uuid)
-        is_fact[key] = is_fact.get(key, False) or finding.certainty == "fact"
-    for (cause, severity, uuid), fact in is_fact.items():
+        fact_by_finding[key] = fact_by_finding.get(key, False) or finding.certainty == "fact"
+    for (cause, severity, uuid), fact in fact_by_finding.items():
         labels: dict[str, object] = {"cause": cause, "severity": severity, "certainty": "fact" if fact else "likely"}
         device = content.snapshot.device(uuid) if content.snapshot is not None else None
         subject = families.gpu_labels(device, lines.host) if device is not None else {"uuid": uuid, "host": lines.host}

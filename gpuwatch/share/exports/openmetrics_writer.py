@@ -50,7 +50,7 @@ def write(period: ExportedPeriod) -> Iterator[bytes]:
             for piece in spool.pieces(family.name):
                 yield header + piece
                 header = b""
-        yield from _finding_text(period)
+        yield from _finding_samples(period)
         yield b"# EOF\n"
 
 
@@ -192,7 +192,7 @@ def _gpu_info_labels(period: ExportedPeriod, device: Device) -> str:
     return label_text(labels | {"mig": None})  # its mode may change within the recording
 
 
-def _finding_text(period: ExportedPeriod) -> Iterator[bytes]:
+def _finding_samples(period: ExportedPeriod) -> Iterator[bytes]:
     """Samples of findings: 1 as long as one held, then 0. Times of one series must grow, so overlaps are joined."""
     periods_by_labels: dict[str, list[tuple[float, float]]] = {}
     for since, until, finding in period.findings():

@@ -90,7 +90,7 @@ def limit_lines(device: Device) -> SpanLines:
         limits.append(f"now {abs(margin):.0f} °C {'below' if margin >= 0 else 'above'} throttling")
     lines = _limit_line("Temperature", celsius, "°C", limits)
     most = number("temperature.memory_max_celsius")
-    lines += _limit_line("Memory", number("temperature.memory_celsius"), "°C", _max_text(most, "°C"))
+    lines += _limit_line("Memory", number("temperature.memory_celsius"), "°C", _max_texts(most, "°C"))
     draw, limit = number("power.draw_watts"), number("power.limit_watts")
     if draw is not None or limit is not None:
         limits = [f"limit {limit:.0f} W"] if limit is not None else []
@@ -102,7 +102,7 @@ def limit_lines(device: Device) -> SpanLines:
         if least is not None and most is not None:
             limits.append(f"settable from {least:.0f} to {most:.0f} W")
         lines += _limit_line("Power", draw, "W", limits)
-    lines += _limit_line("SM clock", number("clocks.sm_mhz"), "MHz", _max_text(number("clocks.sm_max_mhz"), "MHz"))
+    lines += _limit_line("SM clock", number("clocks.sm_mhz"), "MHz", _max_texts(number("clocks.sm_max_mhz"), "MHz"))
     generation, most = number("pcie.generation"), number("pcie.max_generation")
     if generation is not None:
         limits = [f"max {_link_text(most, number('pcie.max_width'))}"] if most is not None else []
@@ -115,7 +115,7 @@ def _link_text(generation: float, width: float | None) -> str:
     return f"gen {generation:.0f}" + (f" ×{width:.0f}" if width is not None else "")
 
 
-def _max_text(value: float | None, unit: str) -> list[str]:
+def _max_texts(value: float | None, unit: str) -> list[str]:
     return [f"max {value:.0f} {unit}"] if value is not None else []
 
 

@@ -118,18 +118,18 @@ def why_not_comparable(probe_runs: ProbeRuns) -> str:
     return f"to compare: {only}; select two with space, x runs them, c then compares them"
 
 
-def event_text(event: Event) -> Span:
+def event_span(event: Event) -> Span:
     """An event in words, with its style; no words if it is not worth showing."""
-    text, style = _event_span(event)
+    text, style = _text_and_style(event)
     return printable(text)[:400], style
 
 
 def current_activity(live: RunningBatch) -> str:
     """What the probe is doing now."""
-    return next((text for _, event in reversed(live.events) if (text := event_text(event)[0])), live.step)
+    return next((text for _, event in reversed(live.events) if (text := event_span(event)[0])), live.step)
 
 
-def _event_span(event: Event) -> Span:
+def _text_and_style(event: Event) -> Span:
     data = event.data
     match event.kind:
         case "start":

@@ -13,7 +13,7 @@ from gpuwatch.core.masking.mask_secrets import MASK, mask_text
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import MappedDevice, Process, Snapshot
 from gpuwatch.core.safe_text import printable
-from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, may_be_on_gpu, not_simulated
+from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, not_simulated, why_maybe_on_gpu
 from gpuwatch.machine.collector.process_access import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity
@@ -242,7 +242,7 @@ def cpu_lines(process: Process, view: View, details: ProcessDetails | None) -> S
     known = reason.cause != "unknown"
     named: list[Span] = [("  ", "dim"), (reason.cause, cause_page_style(reason.cause)), (" · likely", "dim")]
     lines.append(named if known else [("  cause unknown", "dim")])
-    doubt = may_be_on_gpu(process, snapshot)
+    doubt = why_maybe_on_gpu(process, snapshot)
     lines += [[("  · ", "dim"), (line, "text")] for line in (*reason.evidence, doubt) if line]
     return [*lines, *([[("  → ", "accent"), (reason.action, "text")]] if known else _command_lines(process, details))]
 

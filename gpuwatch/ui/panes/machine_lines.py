@@ -24,7 +24,7 @@ WIDTHS_WITH_VERSIONS = range(110, 152)
 room for them once something is wrong."""
 
 
-def gpu_count(gpus: int) -> str:
+def gpu_count_text(gpus: int) -> str:
     """``2 GPUs``."""
     return count_text(gpus, "GPU")
 
@@ -36,7 +36,7 @@ def _versions(view: View) -> str:
         return ""
     version = ".".join(printable(driver.version).split(".")[:2])
     cuda = f" · CUDA {printable(driver.cuda_version)}" if driver.cuda_version else ""
-    return f"   {gpu_count(len(view.devices))} · driver {version}{cuda} "
+    return f"   {gpu_count_text(len(view.devices))} · driver {version}{cuda} "
 
 
 def host_line(builder: LineBuilder, view: View) -> bool:
@@ -99,7 +99,7 @@ def _facts(snapshot: Snapshot, room: int, width: int) -> list[Span]:
     for named in (f"driver {version}", version, ".".join(version.split(".")[:2])):
         facts = [(printable(host), "strong")] if host else []
         if count and width not in WIDTHS_WITH_VERSIONS:  # before the versions, which go when something is wrong
-            facts.append((gpu_count(count), "text"))
+            facts.append((gpu_count_text(count), "text"))
         if version:
             facts.append((named, "dim"))
         if driver is not None and driver.cuda_version:

@@ -8,7 +8,7 @@ from gpuwatch.core.formatting.units import UNKNOWN, gib_number
 from gpuwatch.core.model.comparison import Comparison
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.runs_side_by_side import run_labels
-from gpuwatch.ui.details.probe_descriptions import event_text
+from gpuwatch.ui.details.probe_descriptions import event_span
 from gpuwatch.ui.drawing.braille_graph import column_means
 from gpuwatch.ui.drawing.line_builder import LineBuilder
 from gpuwatch.ui.drawing.styled_lines import Line, SpanLines
@@ -39,7 +39,7 @@ class ProbeDetails(TextPane):
         self.note = " stopping… " if live.stopping else " Esc stops "
         graph = max(min(self.inner_width // 2 - 2, 70), 0) if self.inner_width >= 60 else 0
         width, room = self.inner_width - graph - 2, self.room
-        events = [(at, *shown) for at, event in live.events if (shown := event_text(event))[0]][-room:]
+        events = [(at, *shown) for at, event in live.events if (shown := event_span(event))[0]][-room:]
         drawn = _graph(live, graph, room) if graph else []
         lines = []
         for row in range(room):

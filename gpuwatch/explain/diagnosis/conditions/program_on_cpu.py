@@ -100,7 +100,7 @@ def _circumstances(process: Process, environment: Mapping[str, str] | None, why_
     return lines
 
 
-def may_be_on_gpu(process: Process, snapshot: Snapshot) -> str:
+def why_maybe_on_gpu(process: Process, snapshot: Snapshot) -> str:
     """Why a process that NVML lists on no GPU may still use one; empty if it cannot.
 
     In a container, NVML lists pids of the host's PID namespace, or none at all.
@@ -157,7 +157,7 @@ class CpuWithFreeGpu(Condition):
             if process.framework is None or cpu is None or cpu < _MIN_COMPUTING_CPU_PERCENT:
                 continue
             found = cpu_reason(process, context.snapshot.devices)
-            if found is None or (found.cause == "unknown" and may_be_on_gpu(process, context.snapshot)):
+            if found is None or (found.cause == "unknown" and why_maybe_on_gpu(process, context.snapshot)):
                 continue
             numbers: dict[str, float | None] = {"cpu": cpu, "free": len(free)}
             yield Sign(cause=found.cause, process=process, variant="; ".join(found.evidence), numbers=numbers)

@@ -351,15 +351,15 @@ def _driver_refusal_verdict(oom: Oom, facts: OomFacts, why: str) -> OomVerdict:
     return _verdict(oom, "memory.other-process", why, sum_text)
 
 
-def _overcommitted_verdict(oom: Oom, facts: OomFacts, limits: int, total: int) -> OomVerdict:
+def _overcommitted_verdict(oom: Oom, facts: OomFacts, sum_of_limits: int, total: int) -> OomVerdict:
     """The limits of the framework's devices add up to more than the GPU has."""
     beside = f" + {size(facts.overhead_bytes)} for the driver and the CUDA context" if facts.overhead_bytes else ""
     return _verdict(
         oom,
         "memory.model-too-large",
-        f"limits on this GPU add up to {size(limits)}{beside} > {size(total)} of the device",
+        f"limits on this GPU add up to {size(sum_of_limits)}{beside} > {size(total)} of the device",
         certain=True,
-        title=f"The limits add up to {size(limits)}, but the device has only {size(total)}",
+        title=f"The limits add up to {size(sum_of_limits)}, but the device has only {size(total)}",
         action="Use fewer or smaller parts: --virtual times --memory-limit, and a CUDA context, must fit.",
     )
 

@@ -89,17 +89,17 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
         severity: Severity = "info" if expected else "warning" if row.ends == "nothing" or mapped else "error"
         certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
-        title, specific_action = _finding_text(evidence, cause, lines)
+        title, specific_action = _title_and_action(evidence, cause, lines)
         if cause == "api.removed":
             removed_errors = (error for error in log.errors if find_removed_api(error_line(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in removed_errors)]
         yield finding(cause, severity, certainty, title=title, evidence=lines, action=specific_action or row.action)
 
 
-def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str, str]:
+def _title_and_action(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str, str]:
     """A title and an action with details from the lines; empty if they only state the cause."""
     if cause == "driver.bad-state":
-        return _start_error_text(lines)
+        return _start_error_title_and_action(lines)
     if cause == "api.removed":
         for removed_api in filter(None, map(find_removed_api, lines)):
             return f"The code uses {removed_api.name}, which the installed version no longer has", removed_api.action
@@ -135,7 +135,7 @@ def _finding_text(evidence: Evidence, cause: str, lines: list[str]) -> tuple[str
     return "", libraries_advice(framework) if framework != TENSORFLOW else ""
 
 
-def _start_error_text(lines: list[str]) -> tuple[str, str]:
+def _start_error_title_and_action(lines: list[str]) -> tuple[str, str]:
     """Title and action for a driver that does not start, from CUDA's error number."""
     number = next(filter(None, map(cuda_errors.number, lines)), None)
     if number is not None and number in CUDA_ERROR_ADVICE:

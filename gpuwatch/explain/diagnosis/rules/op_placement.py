@@ -391,11 +391,13 @@ def _fallbacks_text(entries: list[Fallback]) -> str:
         return ""
     first = entries[0]
     alike = [entry for entry in entries if (entry.requested, entry.actual) == (first.requested, first.actual)]
-    kinds = len({fallback.kind for fallback in alike})
-    others = len({entry.kind for entry in entries if entry not in alike})
+    kind_count = len({fallback.kind for fallback in alike})
+    other_count = len({entry.kind for entry in entries if entry not in alike})
     requested = f" requested {first.requested}," if first.requested != "auto" else ""
-    ran = f"ran on {first.actual}: {first.detail}" + (f" ({others} more with other devices)" if others else "")
-    return printable(f"{first.kind}{and_more(kinds - 1)}{requested} {ran}")
+    ran = f"ran on {first.actual}: {first.detail}" + (
+        f" ({other_count} more with other devices)" if other_count else ""
+    )
+    return printable(f"{first.kind}{and_more(kind_count - 1)}{requested} {ran}")
 
 
 def _fallback_findings(evidence: Evidence, cause: str, action: str, entries: list[Fallback]) -> Iterator[Finding]:
