@@ -78,7 +78,7 @@ def test_runs_of_another_time_are_named(file: Path, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(to_json(replace(RUN, started_at=RUN.started_at.replace(year=2001))))
     done = gpuwatch("export", str(file), "-o", str(tmp_path / "x.pftrace"), "--run", str(tmp_path / "run.json"))
     assert done.code == 0
-    assert "left out 1 of 1 runs" in done.err
+    assert "left out 1 of 1 run: " in done.err
 
 
 def test_a_closed_pipe_ends_it(file: Path) -> None:
