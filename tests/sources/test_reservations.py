@@ -68,7 +68,7 @@ def test_what_one_user_blocks_has_a_limit(uuid: str, forger: None, monkeypatch: 
         gpu_reservations.reserve([a, f"{uuid}-c"])
     first = gpu_reservations.reserve([a])
     assert first is not None
-    with pytest.raises(GpuwatchError, match=r"you hold 1 reservations"):
+    with pytest.raises(GpuwatchError, match=r"you hold 1 reservation;"):
         gpu_reservations.reserve([f"{uuid}-c"])
     first.release()
     monkeypatch.setenv(gpu_reservations.ENV_MAX_PER_USER, "0")
