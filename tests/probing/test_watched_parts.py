@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -37,6 +38,26 @@ from tests.diagnosis.cases import draft
 from tests.probing.test_watcher import load
 from tests.reports.documents import STARTED, bare_run
 from tests.ui import machines
+
+
+def draft_of(
+    builder: RunDraftBuilder,
+    *,
+    exit_code: int = 0,
+    seconds: float = 1.0,
+    environment: Mapping[str, str] | None = None,
+    simulation: Any = None,
+) -> RunDraft:
+    """What a builder made of a program that ended."""
+    return builder.build(
+        watch_program._script_of_command(["python"]),
+        Outcome(exit_code=exit_code),
+        started_at=STARTED,
+        total_seconds=seconds,
+        fresh=True,
+        environment=dict(environment or {}),
+        simulation=simulation,
+    )
 
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
@@ -344,15 +365,7 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
         builder.take_snapshot(free, float(at))
     if allocated is not None:
         builder.received.allocator_peaks["/device:GPU:0"] = allocated
-    run = builder.build(
-        watch_program._script_of_command(["python"]),
-        Outcome(exit_code=0),
-        started_at=STARTED,
-        total_seconds=1.0,
-        fresh=True,
-        environment={},
-        simulation=None,
-    ).run
+    run = draft_of(builder).run
     assert run.memory.nvml_peak_bytes is None
     assert (run.memory.nvml_device_peak_bytes is not None) is known
     assert any("no sample was taken while" in problem for problem in run.problems) is not known
@@ -367,15 +380,7 @@ def test_a_program_with_too_few_steps_says_why_it_has_no_speed(has_speed: bool, 
     data = {"counted": "batches of Keras", "count": 9, "warm_up": 5, "has_speed": has_speed, "speed_needs": needs}
     event = {"t": 1.0, "kind": "steps", "data": {**data, "times": times}}
     builder.received.take_line(msgspec.json.encode(event))
-    run = builder.build(
-        watch_program._script_of_command(["python"]),
-        Outcome(exit_code=0),
-        started_at=STARTED,
-        total_seconds=1.0,
-        fresh=True,
-        environment={},
-        simulation=None,
-    ).run
+    run = draft_of(builder).run
     reason = "speed: too few steps (batches of Keras: 9); it takes 10 timed ones after the first 5"
     assert (reason in run.problems) is told
 
@@ -394,15 +399,7 @@ def test_a_short_program_that_ran_out_of_memory_was_on_the_gpu_between_two_looks
     builder.take_log_line(_CUPY)
     for at in range(looks):
         builder.take_snapshot(free, float(at))
-    draft = builder.build(
-        watch_program._script_of_command(["python"]),
-        Outcome(exit_code=1),
-        started_at=STARTED,
-        total_seconds=1.7,
-        fresh=True,
-        environment={},
-        simulation=None,
-    )
+    draft = draft_of(builder, exit_code=1, seconds=1.7)
     told = dict(run_report._facts(draft.run))["seen by NVML"]
     assert ("no sample was taken while" in told, "none of its processes" in told) == (not known, known)
     assert [(oom.allocator, oom.in_use_bytes) for oom in draft.run.ooms] == [("cupy", 133_143_986_176)]
@@ -478,15 +475,7 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
     builder.pid = 7
     for at in range(looks):
         builder.take_snapshot(late, float(at))
-    draft = builder.build(
-        watch_program._script_of_command(["python"]),
-        Outcome(exit_code=0),
-        started_at=STARTED,
-        total_seconds=1.0,
-        fresh=True,
-        environment={"GPUWATCH_SIM_STATE": "/dev/shm/state"},
-        simulation="plugin",
-    )
+    draft = draft_of(builder, environment={"GPUWATCH_SIM_STATE": "/dev/shm/state"}, simulation="plugin")
     run = draft.run
     assert (run.simulated, run.simulation) == (True, "plugin")
     assert [problem for problem in run.problems if problem.startswith("GPUs: no sample was taken")]
@@ -500,15 +489,7 @@ def test_a_first_look_that_came_too_late_makes_no_real_gpus_of_simulated_ones(lo
 def test_phases_end_when_their_events_came() -> None:
     builder = RunDraftBuilder(100.0, None)
     builder.take_event_line(b'{"t":102.5,"kind":"phase","data":{"name":"import","seconds":2.0}}')
-    draft = builder.build(
-        watch_program._script_of_command(["python"]),
-        Outcome(exit_code=0),
-        started_at=STARTED,
-        total_seconds=3.0,
-        fresh=True,
-        environment={},
-        simulation=None,
-    )
+    draft = draft_of(builder, seconds=3.0)
     assert (draft.run.phases.import_seconds, draft.run.phases.ended_at) == (2.0, {"import": 2.5})
 
 

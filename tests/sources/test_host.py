@@ -39,8 +39,8 @@ def test_names_with_spaces_and_parentheses(tmp_path: Path) -> None:
     facts = ProcessTable(str(tmp_path)).facts_of(10, 0.0)
     assert facts is not None
     assert facts.name == "a) S 1 (b"
-    assert (facts.threads, facts.start_ticks) == (7, 100)
-    assert facts.host_memory_bytes == 25 * os.sysconf("SC_PAGE_SIZE")
+    assert (facts.readings["threads"], facts.start_ticks) == (7, 100)
+    assert facts.readings["host_memory_bytes"] == 25 * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_facts_of_a_process(tmp_path: Path) -> None:

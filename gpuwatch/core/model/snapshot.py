@@ -12,15 +12,15 @@ from gpuwatch.core.model.metrics import BY_ID, Lane
 from gpuwatch.core.model.reading import Missing, Reading, Value, number
 from gpuwatch.core.model.xids import Xid
 
+HOST_PROCESS_READINGS = ("cpu_percent", "host_memory_bytes", "threads")
+"""Those of a process's readings that come from /proc."""
 PROCESS_READINGS = (
     "gpu_memory_bytes",
     "sm_percent",
     "memory_percent",
     "encoder_percent",
     "decoder_percent",
-    "cpu_percent",
-    "host_memory_bytes",
-    "threads",
+    *HOST_PROCESS_READINGS,
 )
 """Ids of a process's readings, in column order."""
 

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from gpuwatch.core.model.process_activity import MAX_IDLE_PERCENT, Activity, activity_after_sample, is_idle
 from gpuwatch.core.model.reading import Missing, Reason, Value
-from gpuwatch.core.model.snapshot import IDLE_SINCE, RUN_SECONDS, Device, MappedDevice, Process
+from gpuwatch.core.model.snapshot import HOST_PROCESS_READINGS, IDLE_SINCE, RUN_SECONDS, Device, MappedDevice, Process
 from gpuwatch.core.model.visible_devices import visible_to
 from gpuwatch.machine.sources.device_source import NO_EARLIER_SAMPLE, GpuProcess, SourceDevice, Utilization
 from gpuwatch.machine.sources.process_table import ProcessFacts, ProcessTable, cpu_clock_id
@@ -266,14 +266,12 @@ def _host_readings(facts: ProcessFacts | None, missing: dict[str, Missing], why_
     if facts is None:
         reason: Reason = "permission_denied" if why_absent.startswith(HIDDEN) else "unknown"
         why = Missing(reason, detail=f"the process is {why_absent}")
-        missing.update(dict.fromkeys(("cpu_percent", "host_memory_bytes", RUN_SECONDS, "threads"), why))
+        missing.update(dict.fromkeys((*HOST_PROCESS_READINGS, RUN_SECONDS), why))
         return {}
-    readings: dict[str, Value] = {"host_memory_bytes": facts.host_memory_bytes, "threads": facts.threads}
     if facts.cpu_percent is None:
         missing["cpu_percent"] = NO_EARLIER_SAMPLE
-    else:
-        readings["cpu_percent"] = facts.cpu_percent
-    return readings
+        return facts.readings
+    return facts.readings | {"cpu_percent": facts.cpu_percent}
 
 
 def host_process(facts: ProcessFacts) -> Process:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import CPU_BUILD
 from gpuwatch.machine.sources import procfs
 from gpuwatch.machine.sources.procfs import TICKS, process_stat, user_name
@@ -78,8 +79,8 @@ class ProcessFacts(msgspec.Struct):
     note: str = ""
     cpu_percent: float | None = None
     """Percent of one core since the previous sample; None on the first."""
-    host_memory_bytes: int = 0
-    threads: int = 0
+    readings: dict[str, Value] = {}
+    """Its other readings of :data:`.snapshot.HOST_PROCESS_READINGS`."""
     state: str | None = None
     """``D`` (uninterruptible sleep, mostly disk) or ``Z`` (zombie) of proc(5); None for all others."""
     changes: int = 0
@@ -95,7 +96,7 @@ class ProcessFacts(msgspec.Struct):
 
 
 def _comparable_facts(facts: ProcessFacts) -> tuple[object, ...]:
-    changed = (facts.cpu_percent, facts.host_memory_bytes, facts.threads, facts.state, facts.framework)
+    changed = (facts.cpu_percent, facts.readings, facts.state, facts.framework)
     return (*changed, facts.name, facts.user, facts.command, facts.argument_addresses)
 
 
@@ -171,7 +172,7 @@ class ProcessTable:
                 facts.name, facts.argument_addresses = name, addresses
                 self._read_constant_facts(facts, state)
         facts.cpu_seconds, facts.clock, facts.seen_at = cpu_seconds, clock, now
-        facts.host_memory_bytes, facts.threads = stat.resident_pages * _PAGE_BYTES, int(stat.fields[17])
+        facts.readings = {"host_memory_bytes": stat.resident_pages * _PAGE_BYTES, "threads": int(stat.fields[17])}
         facts.state = state if state in ("D", "Z") else None
         if facts.framework is None and (clock is None or clock != facts.framework_checked_clock):
             # Frameworks are imported some seconds after the start; later it gets unlikely.
