@@ -662,6 +662,17 @@ async def test_the_mark_of_the_selected_row_is_not_beside_a_sheet(stage: Stage) 
         assert "▶" in table.plain
 
 
+async def test_a_list_that_is_drawn_while_the_app_closes_raises_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage.opened(machines.pair(), size=(80, 24)):
+        with monkeypatch.context() as closing:
+            closing.setattr(type(stage.app), "screen_stack", property(lambda app: []))
+            closing.setattr(type(stage.app), "screen", property(lambda app: app.screen_stack[-1]))
+            stage.app.overview.processes.redraw()
+            assert "▶" in stage.app.overview.processes.plain
+
+
 async def test_keys_about_processes_are_not_offered_without_a_driver(stage: Stage) -> None:
     async with stage.app.run_test(size=(120, 40)) as pilot:
         stage.app.session.own_machine = True

@@ -12,7 +12,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.message import Message
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.widget import Widget
 
 from gpuwatch.core.model.snapshot import Device
@@ -26,7 +26,7 @@ from gpuwatch.ui.panes.small_terminal import small_terminal_lines
 from gpuwatch.ui.settings.actions import REPLAY_ACTIONS, bindings
 from gpuwatch.ui.settings.tabs import number_of
 from gpuwatch.ui.widgets.one_line_panes import KeyLine, OneLinePane, TopLine
-from gpuwatch.ui.widgets.scroll_list import ScrollList
+from gpuwatch.ui.widgets.scroll_list import ScrollList, is_sheet_open
 
 if TYPE_CHECKING:
     from gpuwatch.machine.history.machine_event import MachineEvent
@@ -202,7 +202,7 @@ class TabScreen(Screen[None]):
                 note=note,
                 message=self.footer_message,
                 replay=self.gpuwatch.session.recorded,
-                covered=isinstance(self.app.screen, ModalScreen),
+                covered=is_sheet_open(self.app),
                 name=self.gpuwatch.key_name,
             )
         )

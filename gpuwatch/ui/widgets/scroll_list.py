@@ -7,6 +7,7 @@ from functools import partial
 from typing import Generic, TypeVar, overload
 
 from textual import events
+from textual.app import App
 from textual.message import Message
 from textual.screen import ModalScreen
 
@@ -22,6 +23,11 @@ from gpuwatch.ui.widgets.scrolling_pane import ScrollingPane
 Item = TypeVar("Item")
 WAITING = Line((("  ◌ ", "dim"), ("waiting for the driver's first answer", "dim")))
 NO_MATCH = Line((("  no match; Esc clears it", "dim"),))
+
+
+def is_sheet_open(app: App[object]) -> bool:
+    """Whether a sheet covers the tab; an app that closes has no screens any more."""
+    return any(isinstance(screen, ModalScreen) for screen in app.screen_stack[-1:])
 
 
 class LazyLines(Sequence[Line]):
@@ -94,7 +100,7 @@ class ScrollList(ScrollingPane, can_focus=True):
     @property
     def covered(self) -> bool:
         """Whether a sheet is open: beside it, the mark of this cursor would seem to be the sheet's."""
-        return isinstance(self.app.screen, ModalScreen)
+        return is_sheet_open(self.app)
 
     def set_lines(self, content: Sequence[Line], *, stale: bool = False) -> None:
         """Shows lines; keeps cursor and scroll position."""
