@@ -109,7 +109,7 @@ def test_noisy_speeds_are_flagged() -> None:
 
 
 def test_the_median_of_many_steps_is_compared_however_much_single_ones_vary() -> None:
-    """On an H200 under its power limit, blocks of steps of 0.37 ms spread by 11 %, their median by 1 %."""
+    """On an H200, blocks of steps of 0.37 ms spread by 11 %, the medians of equal runs by 1.5 %."""
 
     def measured(name: str, step_seconds: float) -> Any:
         interval = {"median_low_seconds": 0.99 * step_seconds, "median_high_seconds": 1.01 * step_seconds}
