@@ -1,10 +1,10 @@
-"""Large arrays that are constants of a tf.function's graph: each trace copies them.
+"""Finds large arrays that are constants of a tf.function's graph, and from which size on: each trace copies them.
 
 Standard library only, Python 3.7 or newer.
 """
 
 _MIN_BYTES = 16 << 20
-"""Bytes from which one is told."""
+"""Bytes of an array from which it is reported."""
 _MAX_CONSTANTS = 20
 
 

@@ -1,4 +1,4 @@
-"""What to do about a missing NVIDIA driver, or one that cannot be used: the same advice in snapshot and doctor.
+"""What to do when this machine lacks a usable NVIDIA driver: for snapshot, dashboard, doctor (logs: advice.txt).
 
 It depends on the machine: a container gets its GPUs from outside, WSL its driver from Windows, and without a card no
 driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guide.

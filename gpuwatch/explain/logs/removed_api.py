@@ -133,5 +133,5 @@ def _removed_module(package: str, path: str) -> RemovedApi | None:
 
 @cache
 def _names_of_tensorflow_1() -> dict[str, frozenset[str]]:
-    lines = Path(__file__).with_name("tensorflow1_names.txt").read_text().splitlines()
+    lines = Path(__file__).with_name("tensorflow1_names.txt").read_text().splitlines()[1:]
     return {module: frozenset(names.split()) for module, _, names in (line.partition(": ") for line in lines)}

@@ -1,4 +1,4 @@
-"""Use of tf.function: functions traced again and again, run eagerly, or with large constants, and graphs that grow."""
+"""Use of tf.function: functions traced again and again, run eagerly, or with large constants (as runs report them)."""
 
 from __future__ import annotations
 
