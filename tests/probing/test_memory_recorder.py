@@ -45,24 +45,34 @@ def _fresh() -> None:
 
 
 @pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    found = load("_gpuwatch_memory_names")
+    monkeypatch.setattr(found, "program_objects", lambda: {name: [] for name in found.KINDS})
+    return found
+
+
+@pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     found = load("_gpuwatch_memory")
     clock = SimpleNamespace(now=100.0, resident=0)
     monkeypatch.setattr(found, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(found, "_resident", lambda: clock.resident)
-    monkeypatch.setattr(found, "_program_objects", lambda: {name: [] for name in found._KINDS})
     found.clock = clock  # type: ignore[attr-defined]
     return found
 
 
 class Watcher:
-    def __init__(self) -> None:
+    def __init__(self, names: ModuleType) -> None:
+        self.names = names
         self.emitted: list[tuple[str, dict[str, Any]]] = []
         self.batches = SimpleNamespace(count=0)
         self.latest: dict[str, Any] = {}
         self.started_before_fork = False
         self.devices: object | None = None
         self.descriptors = load("_gpuwatch_descriptors")
+
+    def load(self, name: str) -> ModuleType:
+        return self.names if name == "_gpuwatch_memory_names" else load(name)
 
     def emit(self, kind: str, **data: Any) -> None:
         self.emitted.append((kind, data))
@@ -85,9 +95,9 @@ Record = Callable[[], tuple[Any, Watcher]]
 
 
 @pytest.fixture
-def record(module: ModuleType, tmp_path: Path) -> Record:
+def record(module: ModuleType, names: ModuleType, tmp_path: Path) -> Record:
     def make() -> tuple[Any, Watcher]:
-        watcher = Watcher()
+        watcher = Watcher(names)
         recorder = module.Recorder(watcher, str(tmp_path))
         recorder._profiler(SimpleNamespace(ProfilerSession=Session, start_server=lambda port: port))
         return recorder, watcher
@@ -291,13 +301,13 @@ def test_a_forked_process_leaves_its_parent_s_recording_alone(
 
 def test_pytorch_without_its_recorder_is_a_note(record: Record) -> None:
     recorder, watcher = record()
-    recorder._torch(SimpleNamespace())
+    recorder.torch.observe(SimpleNamespace())
     assert watcher.told("memory_note") == [{"text": "this version of PyTorch cannot record its allocator"}]
     recorder.failed("torch.cuda", AttributeError("gone"))
     assert watcher.told("memory_note")[-1] == {"text": "not possible in this version of torch (gone)"}
 
 
-def test_the_variables_of_each_replica_are_of_their_keras_variable(module: ModuleType) -> None:
+def test_the_variables_of_each_replica_are_of_their_keras_variable(names: ModuleType) -> None:
     def raw(number: int) -> SimpleNamespace:
         shape = SimpleNamespace(is_fully_defined=lambda: True, as_list=lambda: [2])
         return SimpleNamespace(_unique_id=f"v_{number}", name="v:0", shape=shape, dtype=SimpleNamespace(name="float32"))
@@ -310,25 +320,25 @@ def test_the_variables_of_each_replica_are_of_their_keras_variable(module: Modul
         "keras variable": [mirrored, SimpleNamespace(_value=None, trainable=True, path="")],
         "optimizer": [SimpleNamespace(variables=[moved])],
     }
-    named = [(name, kind) for name, _, _, kind in module._Reader(found).variables()]
+    named = [(name, kind) for name, _, _, kind in names.Reader(found).variables()]
     assert named == [("dense/kernel", "weight")] * 2 + [("v:0", ""), ("adam/rate", "optimizer")]
 
 
 def test_an_unfinished_variable_costs_only_its_own_name(
-    record: Record, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+    record: Record, names: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt may come while a variable is being made: it is there, and has no shape."""
     shape = SimpleNamespace(is_fully_defined=lambda: True, as_list=lambda: [2])
     made = SimpleNamespace(_unique_id="v_1", name="v:0", shape=shape, dtype=SimpleNamespace(name="float32"))
-    found = {name: [] for name in module._KINDS} | {"variable": [SimpleNamespace(name="w:0"), made]}
-    monkeypatch.setattr(module, "_program_objects", lambda: found)
+    found = {name: [] for name in names.KINDS} | {"variable": [SimpleNamespace(name="w:0"), made]}
+    monkeypatch.setattr(names, "program_objects", lambda: found)
     recorder, watcher = record()
     recorder._listed(None, SimpleNamespace(_logical_devices=["/device:GPU:0"]))
     recorder.end()
     assert [name for data in watcher.told("memory_names") for name, *_ in data["entries"]] == ["v:0"]
     assert "'types.SimpleNamespace' object has no attribute 'shape'" in watcher.told("memory_note")[-1]["text"]
     assert watcher.told("memory_end") == [{}]
-    monkeypatch.setattr(module, "_program_objects", lambda: 1 / 0)
+    monkeypatch.setattr(names, "program_objects", lambda: 1 / 0)
     recorder.window_number = 1
     recorder.end()
     assert watcher.told("memory_end") == [{}, {}]
@@ -346,7 +356,7 @@ def test_the_search_for_objects_breaks_no_tuple_that_another_thread_builds(monke
 
     graphs = [FuncGraph(), Own()]
     monkeypatch.setitem(sys.modules, "tensorflow.python.framework.func_graph", SimpleNamespace(FuncGraph=FuncGraph))
-    find, found, done = load("_gpuwatch_memory")._program_objects, [], threading.Event()
+    find, found, done = load("_gpuwatch_memory_names").program_objects, [], threading.Event()
 
     def search() -> None:
         while not done.is_set():
