@@ -3,6 +3,7 @@
 Part of ``gpuwatch run --memory`` (_gpuwatch_memory.py). Standard library only, Python 3.7 or newer.
 """
 
+import _thread
 import os
 import sys
 
@@ -57,8 +58,40 @@ class AllocatorHistory:
         try:
             memory = sys.modules["torch.cuda.memory"]
             path = os.path.join(self.recorder.folder, "%d-%d.pickle" % (self.recorder.pid, number))
-            memory._dump_snapshot(path)
+            _without_inductor(memory._dump_snapshot, path)
             self.written += 1
             self.recorder.watcher.emit("memory_file", file=path, tool="torch", number=number, reason=reason)
         except Exception as error:
             self.recorder.note("PyTorch's snapshot could not be written (%s)" % str(error)[:200])
+
+
+class _LazyModules(set):
+    """``torch._lazy_modules``, the submodules that are imported when they are first used as an attribute."""
+
+    def __init__(self, names):
+        set.__init__(self, names)
+        self.threads_without_inductor = set()
+
+    def __contains__(self, name):
+        return set.__contains__(self, name) and not (
+            name == "_inductor" and _thread.get_ident() in self.threads_without_inductor
+        )
+
+
+def _without_inductor(function, *arguments):
+    """Calls ``function``, in which this thread's question whether ``torch`` has ``_inductor`` does not import it.
+
+    PyTorch asks so for names of lines that it has compiled (torch/csrc/profiler/python/combined_traceback.cpp). The
+    import takes nearly a second, and may warn in the program's output; where nothing was compiled, it is for nothing.
+    """
+    torch = sys.modules["torch"]
+    names = getattr(torch, "_lazy_modules", None)
+    if type(names) is set:
+        names = torch._lazy_modules = _LazyModules(names)
+    if type(names) is not _LazyModules:  # a version that imports it by itself, or does not know it
+        return function(*arguments)
+    names.threads_without_inductor.add(_thread.get_ident())
+    try:
+        return function(*arguments)
+    finally:
+        names.threads_without_inductor.discard(_thread.get_ident())

@@ -307,6 +307,43 @@ def test_pytorch_without_its_recorder_is_a_note(record: Record) -> None:
     assert watcher.told("memory_note")[-1] == {"text": "not possible in this version of torch (gone)"}
 
 
+def test_writing_pytorch_s_snapshot_does_not_import_its_compiler(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch asks torch for its attribute _inductor, which imports it: 800 modules, and a warning without NumPy."""
+    torch, imported = ModuleType("torch"), []
+
+    def lazily_imported(name: str) -> object:
+        if name not in torch._lazy_modules:  # type: ignore[attr-defined]
+            raise AttributeError(name)
+        imported.append((name, threading.current_thread()))
+        return SimpleNamespace()
+
+    def write(path: str) -> None:
+        hasattr(torch, "_inductor")
+        other = threading.Thread(target=lambda: (torch._inductor, torch._dynamo))  # type: ignore[attr-defined]
+        other.start()
+        other.join()
+        assert imported == [("_inductor", other), ("_dynamo", other)], "the program's own threads have it"
+        imported.clear()
+        Path(path).write_bytes(b"written")
+
+    torch._lazy_modules, torch.__getattr__ = {"_dynamo", "_inductor"}, lazily_imported  # type: ignore
+    torch._C = SimpleNamespace()  # type: ignore[attr-defined]
+    memory = SimpleNamespace(_record_memory_history=lambda **_: None, _dump_snapshot=write)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch.cuda.memory", memory)
+    recorder, watcher = record()
+    recorder.torch.observe(SimpleNamespace(_lazy_call=lambda begin: begin()))
+    recorder.torch._failed(0, 1, 1, 1)
+    recorder.end()
+    assert [(file["number"], file["reason"]) for file in watcher.told("memory_file")] == [
+        (1, "out of memory"),
+        (3, "end"),
+    ]
+    assert hasattr(torch, "_inductor"), "afterwards it is as before"
+
+
 def test_the_variables_of_each_replica_are_of_their_keras_variable(names: ModuleType) -> None:
     def raw(number: int) -> SimpleNamespace:
         shape = SimpleNamespace(is_fully_defined=lambda: True, as_list=lambda: [2])
