@@ -15,7 +15,7 @@ from gpuwatch.ui.drawing.styled_lines import Line, Span, spans_width
 from gpuwatch.ui.drawing.text_width import align_left, align_right, cut_to_width, width_of
 from gpuwatch.ui.panes.overview_summary import MainProblem, draw_problem
 from gpuwatch.ui.panes.verdict import error_count_spans
-from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
+from gpuwatch.ui.tables.gpu_loads import HOT_CELSIUS
 from gpuwatch.ui.tables.host_columns import PlacedColumn, model_of, used_by
 
 _LATE_SECONDS = 3.0

@@ -14,8 +14,6 @@ from gpuwatch.core.safe_text import printable
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.glyphs import SEVERITY_MARKS
 
-HOT_CELSIUS = 85.0
-"""From here on a temperature is marked where the limits of the card are not known."""
 _BRAND = re.compile(r"^(NVIDIA|Tesla|Quadro|GeForce|Graphics Device)\s+", re.IGNORECASE)
 
 

@@ -15,8 +15,9 @@ import msgspec
 from gpuwatch.core.model.reading import fraction
 from gpuwatch.core.model.snapshot import Device
 from gpuwatch.session.view import View
-from gpuwatch.ui.tables.device_notes import HOT_CELSIUS
 
+HOT_CELSIUS = 85.0
+"""From here on a temperature is marked where the limits of the card are not known."""
 NORMAL, HIGH, FULL = range(3)
 _MIN_BUSY_PERCENT = 50.0
 """Percent of utilization from which a low clock is worth a mark."""
