@@ -235,9 +235,15 @@ def test_a_keyboard_interrupt_that_no_signal_raised_is_the_programs_own(tmp_path
     assert "which its own code raised" in run["verdict_reason"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGXCPU, signal.SIGALRM),
+        *(signal.SIGPROF, signal.SIGRTMIN, signal.SIGRTMAX - 1),
+    ],
+)
 @pytest.mark.parametrize("everybody", [False, True])
-def test_a_signal_reaches_it_once(number: signal.Signals, everybody: bool, tmp_path: Path) -> None:
+def test_a_signal_reaches_it_once(number: int, everybody: bool, tmp_path: Path) -> None:
     program = (
         "import signal, sys, time\n"
         f"signal.signal({int(number)}, lambda *_: print('got it', flush=True))\n"
@@ -255,6 +261,31 @@ def test_a_signal_reaches_it_once(number: signal.Signals, everybody: bool, tmp_p
     rest = seen.stdout.read()
     assert seen.wait(15) == 0
     assert rest == b"got it\n"
+
+
+def test_a_repeated_signal_that_gpuwatch_reads_late_reaches_it_twice() -> None:
+    """As a second Ctrl+C, which most programs take for "now"."""
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGINT, lambda *_: print(time.monotonic(), flush=True))\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    command = ("-q", "--", sys.executable, "-c", program)
+    seen = started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert seen.stdout is not None
+    assert seen.stdout.readline() == b"ready\n"
+    (guard,) = (pid for pid in family(seen.pid) if b"guard_process" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(guard, signal.SIGSTOP)  # gpuwatch waits for its answer, as on a busy machine
+    os.kill(seen.pid, signal.SIGINT)
+    time.sleep(0.3)
+    os.kill(seen.pid, signal.SIGINT)
+    time.sleep(0.5)
+    os.kill(guard, signal.SIGCONT)
+    first, second = float(seen.stdout.readline()), float(seen.stdout.readline())
+    assert second - first > 0.02  # together they would be one
+    assert seen.communicate(b"\n", timeout=15)[0] == b""
+    assert seen.returncode == 0
 
 
 def test_a_signal_to_all_reaches_it_once_though_its_guard_is_late() -> None:

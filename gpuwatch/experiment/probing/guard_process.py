@@ -35,8 +35,13 @@ _CHILDREN_EXIT_SECONDS = 0.5
 _READ_BYTES = 1 << 16
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "yash", "ash", "busybox", "fish"})
 """Programs that run others in the foreground and leave Ctrl+C to them."""
-PASSED_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that end the program or are handled by it: the guard leaves them to it."""
+PASSED_SIGNALS: tuple[int, ...] = (
+    *(signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
+    *(signal.SIGXCPU, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR),
+    *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+)
+"""Signals that end the program or are handled by it: the guard leaves them to it. All that end a process, except those
+of its own errors (SIGSEGV, SIGABRT)."""
 
 
 class Guard:
@@ -85,7 +90,7 @@ class Guard:
         self._guard()
 
     def _exec_program(
-        self, command: list[str], write_end: int, error_write: int, handled_signals: list[signal.Signals]
+        self, command: list[str], write_end: int, error_write: int, handled_signals: list[int]
     ) -> NoReturn:
         """In the child: becomes the program, with the signal handlers that gpuwatch was started with."""
         try:

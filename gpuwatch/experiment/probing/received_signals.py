@@ -15,6 +15,8 @@ from gpuwatch.experiment.probing.stream_reader import StreamReader
 
 _GUARD_REPORT_SECONDS = 0.1
 """Seconds after which the guard is asked whether it received a signal, too."""
+_REPEAT_SECONDS = 0.1
+"""Seconds between two equal signals that are passed on: the kernel and Python make one of two that wait together."""
 _MAX_GUARD_SECONDS = 2.0
 """Seconds after which a signal was sent to us alone if the guard does not answer. On a busy machine it may be late."""
 
@@ -53,6 +55,7 @@ class SignalReceiver:
         self._pending: list[_PendingSignal] = []
         self._arrivals: dict[int, float] = {}
         self._guard_signals: list[tuple[int, float]] = []
+        self._passed_on_at: dict[int, float] = {}
         self._requests = 0
         self._answers = 0
         self._previous_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False) if receive else None
@@ -102,8 +105,12 @@ class SignalReceiver:
                 pending.request = self._requests
                 self._ask_guard()
                 continue
-            elif self._answers < pending.request and now - pending.read_at < _MAX_GUARD_SECONDS:
+            elif (self._answers < pending.request and now - pending.read_at < _MAX_GUARD_SECONDS) or (
+                now - self._passed_on_at.get(pending.number, -_REPEAT_SECONDS) < _REPEAT_SECONDS
+            ):
                 continue
+            else:
+                self._passed_on_at[pending.number] = now
             self._pending.remove(pending)
             self.on_signal(pending.number, guard_signal is not None, pending.arrived_at)
 

@@ -49,7 +49,7 @@ _EXTRA_SAMPLE_SECONDS, _EXTRA_SAMPLE_GROWTH = 0.1, 1.1
 """Seconds between extra samples, and the factor by which the program's memory must have grown for the next one."""
 _EAGER_SAVE_SECONDS = 10.0
 """Seconds for which the unfinished run is saved every second, in case it is killed early."""
-_END_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_END_SIGNALS = frozenset(guard_process.PASSED_SIGNALS) - {signal.SIGUSR1, signal.SIGUSR2}
 """Signals to us that end a trial."""
 _PROCESS_POLL_SECONDS = 0.2
 """Seconds between looks for processes of the program that are starting."""
