@@ -3,24 +3,39 @@
 Part of the watcher (_gpuwatch_watcher.py). Standard library only, Python 3.7 or newer.
 """
 
+import _thread
 import sys
+import threading
+
+_THREADS = getattr(threading, "_active", {})
+"""Python's threads, by their numbers."""
+_NOT_STARTED = tuple(getattr(threading, name, ()) for name in ("_MainThread", "_DummyThread"))
+"""Classes of those that ``threading`` did not start."""
+
+
+class _Loop:
+    """The optimizers of a training loop."""
+
+    def __init__(self):
+        self.counted = None
+        """The id of the optimizer that is counted."""
+        self.others = set()
+        """The ids of the others that made a step since."""
 
 
 class OptimizerSteps:
     """Counts one step per iteration, however many optimizers it calls; an observer of imports (see sitecustomize.py).
 
     Of several optimizers (a GAN's; Muon with AdamW), one is counted: another one takes its place once that has made two
-    steps since the last that was counted.
+    steps since the last that was counted. Threads that the program started train in loops of their own, whose steps
+    come in any order: they are all counted.
     """
 
     def __init__(self, counters, descriptors):
         """``counters``: :class:`_gpuwatch_steps.Counters`. ``descriptors``: the module _gpuwatch_descriptors."""
         self.counters = counters
         self.descriptors = descriptors
-        self.counted = None
-        """The id of the optimizer that is counted."""
-        self.others = set()
-        """The ids of the others that made a step since."""
+        self.main_loop = _Loop()
         self.register = self.hook = None
         self.actions = {
             "torch.optim.optimizer": self._hook,
@@ -33,13 +48,20 @@ class OptimizerSteps:
 
     def stepped(self, optimizer):
         """Called after each step of an optimizer."""
-        key = id(optimizer)
-        if self.counted in (None, key) or key in self.others:
-            self.counted = key
-            self.others.clear()
+        key, loop = id(optimizer), self._loop()
+        if loop.counted in (None, key) or key in loop.others:
+            loop.counted = key
+            loop.others.clear()
             self.counters.optimizer.step(device=_device(optimizer))
         else:
-            self.others.add(key)
+            loop.others.add(key)
+
+    def _loop(self):
+        """This thread's loop; the main thread's in those of autograd, in which hooks of gradients may make steps."""
+        thread = _THREADS.get(_thread.get_ident())
+        if thread is None or isinstance(thread, _NOT_STARTED):
+            return self.main_loop
+        return thread.__dict__.setdefault("_gpuwatch_loop", _Loop())
 
     def _hook(self, module):
         self.register = module.register_optimizer_step_post_hook

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import ModuleType, SimpleNamespace
@@ -320,6 +322,34 @@ def test_one_step_is_counted_of_all_optimizers_of_an_iteration(called: str, step
     for name in called:
         observer.stepped(optimizers.setdefault(name, _Optimizer()))
     assert counters.optimizer.count == steps
+
+
+def test_the_steps_of_two_threads_are_all_counted() -> None:
+    """In whichever order the threads take turns; a library's own threads belong to the program's main loop."""
+    counters = _Trial().watcher.counters
+    observer = load("_gpuwatch_torch_steps").OptimizerSteps(counters, None)
+
+    def in_turns(start: Callable[[Callable[[], None]], object], called: str) -> int:
+        """Steps counted of two threads, each of which makes those of its optimizer, in this order."""
+        turns, counted = {name: threading.Semaphore(0) for name in "ab"}, counters.optimizer.count
+        made = threading.Semaphore(0)
+
+        def train(name: str) -> None:
+            optimizer = _Optimizer()
+            for _ in range(called.count(name)):
+                turns[name].acquire()
+                observer.stepped(optimizer)
+                made.release()
+
+        for name in turns:
+            start(lambda name=name: train(name))  # type: ignore[misc]
+        for name in called:
+            turns[name].release()
+            assert made.acquire(timeout=10)
+        return counters.optimizer.count - counted
+
+    assert in_turns(lambda run: threading.Thread(target=run).start(), "abbaab" * 4) == 24
+    assert in_turns(lambda run: _thread.start_new_thread(run, ()), "ab" * 6) == 6
 
 
 def test_dynamo_finds_nothing_of_gpuwatch_in_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
