@@ -71,14 +71,14 @@ def main():
 
 def ask_driver(probe):
     """NVML first: it may answer even if cuInit hangs."""
-    nvml = _load(probe, "libnvidia-ml.so.1", "nvml")
+    nvml = _load(probe, "libnvidia-ml.so.1", "nvml", "nvmlInit_v2")
     if nvml is not None:
         probe.emit("calling", name="nvmlInit")
         code = nvml.nvmlInit_v2()
         version = ctypes.create_string_buffer(96)
         known = code == 0 and nvml.nvmlSystemGetDriverVersion(version, 96) == 0
         probe.emit("answer", nvml_code=code, nvml_driver=version.value.decode() if known else None)
-    cuda = _load(probe, "libcuda.so.1", "libcuda")
+    cuda = _load(probe, "libcuda.so.1", "libcuda", "cuInit")
     if cuda is None:
         return
     number = ctypes.c_int()
@@ -92,11 +92,13 @@ def ask_driver(probe):
         probe.emit("answer", cuda_devices=number.value)
 
 
-def _load(probe, name, key):
+def _load(probe, name, key, function):
+    """The library; None, and the loader's message, if it cannot be loaded or does not have ``function``."""
     probe.emit("calling", name="dlopen of " + name)
     try:
         library = ctypes.CDLL(name)
-    except OSError as error:
+        getattr(library, function)
+    except (OSError, AttributeError) as error:
         probe.emit("answer", **{key: {"name": name, "error": str(error)}})
         return None
     path = mapped_file(name)

@@ -11,6 +11,7 @@ import click
 
 from gpuwatch.cli.completion import NAME_SOURCES, complete_names
 from gpuwatch.cli.shared_options import option_set
+from gpuwatch.core import user_folders
 from gpuwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def loaded_preferences(config_file: Path | None, given: dict[str, Any]) -> Loade
     """
     from gpuwatch.ui.settings import preferences, settings_file
 
-    path = config_file.expanduser() if config_file is not None else settings_file.default_path()
+    path = user_folders.expand_home(config_file) if config_file is not None else settings_file.default_path()
     loaded = settings_file.load_settings(path)
     checks = {setting.field: setting.convert for setting in preferences.SETTINGS}
     changes: dict[str, Any] = {}

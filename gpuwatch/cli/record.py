@@ -187,7 +187,8 @@ def _record(
     try:
         announcement = Announcement(path, every, gpm=gpm)
     except OSError as error:
-        print_line(f"gpuwatch: dashboards will not find this recorder: {error.filename}: {error.strerror}")
+        place = f"{error.filename}: " if error.filename is not None else ""  # a write names no file
+        print_line(f"gpuwatch: dashboards will not find this recorder: {place}{error.strerror or error}")
     recorder = Recorder(feed, writer, announcement=announcement, alerts=alerts)
     ended: list[str] = []
 

@@ -9,10 +9,8 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 from gpuwatch import __version__
-from gpuwatch.core import private_folders
+from gpuwatch.core import private_folders, user_folders
 from gpuwatch.core.masking.mask_secrets import mask_text
 
 
@@ -21,7 +19,7 @@ def save_traceback(error: BaseException) -> Path | None:
 
     If the newest file has the same content, it is returned: a collector that is replaced fails again.
     """
-    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False))
+    folder = user_folders.state_folder()
     name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
     command = " ".join(sys.argv[1:])
     text = mask_text(f"gpuwatch {__version__}, Python {platform.python_version()}\n$ gpuwatch {command}\n")

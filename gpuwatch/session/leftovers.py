@@ -15,9 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
-from gpuwatch.core import private_folders
+from gpuwatch.core import private_folders, user_folders
 from gpuwatch.machine.recording import running_recorders
 from gpuwatch.sim import library_cache, state_files
 
@@ -45,7 +43,7 @@ class Leftover:
 def leftovers(*, recordings: bool = False) -> list[Leftover]:
     """Everything that is kept. Recordings are only to be removed if ``recordings``."""
     files = [*_machine_leftovers(), *_library_leftovers(), *_saved_leftovers(recordings)]
-    settings = platformdirs.user_config_path("gpuwatch") / "settings.toml"
+    settings = user_folders.config_folder() / "settings.toml"
     if settings.exists():
         files.append(Leftover(settings, "your settings", "yours; to reset it, remove the file yourself"))
     return files
@@ -73,7 +71,7 @@ def remove_empty(removed: list[Leftover]) -> None:
         and [path.name for path in simulation_folder.iterdir()] == ["lock"]
     ):
         shutil.rmtree(simulation_folder, ignore_errors=True)
-    state = platformdirs.user_state_path("gpuwatch", appauthor=False)
+    state = user_folders.state_folder()
     for folder in (
         *{leftover.path.parent for leftover in removed},
         library_cache.cache_folder().parent,
@@ -128,7 +126,7 @@ def _is_named_by_a_process(folder: Path) -> bool:
 
 
 def _saved_leftovers(recordings: bool) -> Iterator[Leftover]:
-    state = platformdirs.user_state_path("gpuwatch", appauthor=False)
+    state = user_folders.state_folder()
     distrust = private_folders.why_untrusted(state)
     if (state / "runs").is_dir():
         yield Leftover(state / "runs", "saved runs", distrust)

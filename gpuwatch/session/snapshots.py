@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpuwatch.core.model.driver_advice import REPLACE_CRASHING_LIBRARY
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Problem, Snapshot
 from gpuwatch.machine.collector.forked_collector import SAMPLE_GAP_SECONDS, ForkedProcess
@@ -120,6 +121,8 @@ def without_driver(
     )
     problem_text = problem_text or ": ".join(filter(None, (silence_text, silence.detail)))
     reason, hint = "driver.bad-state", f"{fault_hint}{hint_end}"
+    if crashed_in_nvml:
+        hint = fault_hint if simulated else REPLACE_CRASHING_LIBRARY
     if silence.failure:
         problem_text, _, hint = silence.failure.partition("; ")
         reason = FAILED_ITSELF

@@ -24,9 +24,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-import platformdirs
-
-from gpuwatch.core import private_folders
+from gpuwatch.core import private_folders, user_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import shipped_libraries
 from gpuwatch.sim.compiler import (
@@ -141,7 +139,7 @@ def _copy_from_wheel(found: Path, tier: Tier) -> Path:
 
 def cache_folder() -> Path:
     """The folder of all builds, if it is safe to use (:func:`ensure_built`)."""
-    return platformdirs.user_cache_path("gpuwatch") / "sim"
+    return user_folders.cache_folder() / "sim"
 
 
 def _own_cache() -> Path:

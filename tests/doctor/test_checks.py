@@ -63,6 +63,14 @@ def environment(**variables: str) -> Facts:
     return machine(environment=variables)
 
 
+def absent(name: str) -> LoadedLibrary:
+    return LoadedLibrary(name=name, error=f"{name}: cannot open shared object file: No such file or directory")
+
+
+def broken(name: str) -> LoadedLibrary:
+    return LoadedLibrary(name=name, error=f"/usr/lib/{name}: file too short")
+
+
 def files(*closed: str) -> Any:
     return tuple(replace(entry, usable=entry.path not in closed) for entry in SYSTEM.device_files)
 
@@ -104,6 +112,13 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.nvml", "fail", bare(), "cannot open"),
     ("driver.nvml", "fail", machine(driver=driver(nvml_code=18)), "returns 18"),
     ("driver.nvml", "fail", machine(driver=driver(late="nvmlInit", nvml_code=None)), "did not return"),
+    ("driver.nvml", "fail", machine(driver=driver(nvml=broken("libnvidia-ml.so.1"))), "too short"),
+    ("driver.nvml", "fail", machine(driver=driver(nvml_code=None, ended_in="nvmlInit", problem="killed")), "killed"),
+    ("driver.nvml", "fail", machine(driver=driver(
+        nvml=None, nvml_code=None, ended_in="dlopen of libnvidia-ml.so.1", problem="signal 7")), "signal 7"),
+    ("driver.libcuda", "fail", machine(driver=driver(libcuda=broken("libcuda.so.1"))), "too short"),
+    ("driver.libcuda", "skip", machine(driver=driver(libcuda=None, ended_in="nvmlInit", problem="signal 6")), "signal"),
+    ("driver.start", "fail", machine(driver=driver(cuinit_code=None, ended_in="cuInit", problem="signal 11")), "11"),
     ("driver.start", "pass", machine(), "2 devices"),
     ("driver.start", "skip", bare(), "not loaded"),
     ("driver.start", "fail", machine(driver=driver(cuinit_code=803)), "versions"),
@@ -276,10 +291,10 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.missing", "error", bare(
         system=system(kernel_module=None, container="docker", device_files=())), "--gpus all"),
     ("driver.missing", "error", machine(
-        driver=driver(nvml=LoadedLibrary(name="n", error="no")), snapshot=snapshot(driver=None), run=run(gpus=0)),
+        driver=driver(nvml=absent("libnvidia-ml.so.1")), snapshot=snapshot(driver=None), run=run(gpus=0)),
         "utility"),
     ("driver.missing", "error", machine(
-        driver=driver(libcuda=LoadedLibrary(name="l", error="no"), cuinit_code=None), run=None, installation=None),
+        driver=driver(libcuda=absent("libcuda.so.1"), cuinit_code=None), run=None, installation=None),
         "compute"),
     ("driver.mismatch", "error", machine(driver=driver(cuinit_code=803), run=None, installation=None), "reboot"),
     ("driver.mismatch", "error", machine(driver=driver(cuinit_code=804), run=None, installation=None), "cuda-compat"),
@@ -292,6 +307,13 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.bad-state", "error", bare(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "dmesg"),
     ("driver.bad-state", "error", machine(driver=driver(late="nvmlInit", nvml_code=None), snapshot=None), "-smi -r"),
     ("driver.bad-state", "error", machine(snapshot=None), "nvidia-smi -r"),
+    ("driver.bad-state", "error", machine(
+        driver=driver(nvml=broken("libnvidia-ml.so.1")), snapshot=snapshot(driver=None), run=run(gpus=0)), "Reinstall"),
+    ("driver.bad-state", "error", machine(
+        driver=driver(libcuda=broken("libcuda.so.1"), cuinit_code=None), run=None, installation=None), "Reinstall"),
+    ("driver.bad-state", "error", machine(
+        driver=driver(nvml_code=None, ended_in="nvmlInit", problem="signal 6"), snapshot=None, run=None,
+        installation=None), "reinstall"),
     ("driver.bad-state", "error", machine(
         system=system(device_files=files("/dev/nvidiactl")), run=None, installation=None), "group"),
     ("container.lost-devices", "error", machine(driver=driver(cuinit_code=100), run=None, installation=None),

@@ -15,6 +15,7 @@ import pytest
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.interpreter_checks import ask_driver, inspect_interpreter
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
+from gpuwatch.explain.diagnosis.doctor.driver import is_broken
 from gpuwatch.sim import library_cache
 
 NAME = "libcudnn.so.9"
@@ -151,3 +152,23 @@ def test_without_a_driver_the_loader_says_so(tmp_path: Path) -> None:
     assert "cannot open" in (answer.libcuda.error or "")
     assert answer.cuinit_code is None
     assert not answer.late
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"", "file too short"), (b"text of a pointer file\n" * 9, "invalid ELF header")]
+)
+def test_a_broken_library_of_the_driver_is_not_a_missing_one(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(content)
+    answer = ask_driver({**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    assert answer.nvml is not None
+    assert words in (answer.nvml.error or "")
+    assert is_broken(answer.nvml)
+
+
+def test_a_library_without_the_driver_s_functions_is_broken(tmp_path: Path, empty: Path) -> None:
+    shutil.copy(empty, tmp_path / "libnvidia-ml.so.1")
+    answer = ask_driver({**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    assert answer.nvml is not None
+    assert "undefined symbol: nvmlInit_v2" in (answer.nvml.error or "")
+    assert (is_broken(answer.nvml), answer.ended_in) == (True, "")
+    assert answer.libcuda is not None, "it is asked for all the same"

@@ -56,7 +56,7 @@ def foreign_home(place: Path) -> Path:
 
 def python(code: str, home: Path, *, user: int | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """Runs ``code``; as ``user`` it gives up all rights after the imports that it needs."""
-    begin = ["import os, sys, atexit, shutil, tempfile, platformdirs.unix"]
+    begin = ["import os, sys, atexit, shutil, tempfile"]
     if user is not None:
         begin += [
             "from gpuwatch.sim import state_files",

@@ -49,6 +49,48 @@ def test_a_missing_driver_says_what_this_machine_shows(
     assert hint.startswith(missing_driver_action(System(**facts)))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "/opt/x/libnvidia-ml.so.1: file too short",
+        "/opt/x/libnvidia-ml.so.1: invalid ELF header",
+        "libnvidia-ml.so.1: cannot open shared object file: Permission denied",
+        "libfoo.so: cannot open shared object file: No such file or directory",
+        "Error loading shared library libfoo.so: No such file or directory (needed by /usr/lib/libnvidia-ml.so.1)",
+    ],
+)
+def test_a_library_that_cannot_be_loaded_is_no_missing_driver(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: str) -> None:
+        raise OSError(reason)
+
+    monkeypatch.setattr(nvml_errors.ctypes, "CDLL", load)
+    cause, detail, hint = _problem(monkeypatch, NvmlReturn.LIBRARY_NOT_FOUND, cards=CARD)
+    assert (cause, detail) == ("driver.bad-state", f"NVML does not start: its library cannot be loaded: {reason}")
+    assert hint.startswith("Reinstall")
+
+
+@pytest.mark.parametrize("form", ["{}: cannot open shared object file: {}", "Error loading shared library {}: {}"])
+def test_glibc_and_musl_say_that_there_is_no_library(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise OSError(form.format(name, "No such file or directory"))
+
+    monkeypatch.setattr(nvml_errors.ctypes, "CDLL", load)
+    assert _problem(monkeypatch, NvmlReturn.LIBRARY_NOT_FOUND, cards=CARD)[0] == "driver.missing"
+
+
+def test_a_library_that_was_loaded_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_errors.ctypes, "CDLL", lambda name: None)
+    cause, detail, _ = _problem(monkeypatch, NvmlReturn.LIBRARY_NOT_FOUND)
+    assert (cause, "was loaded" in detail) == ("driver.bad-state", True)
+    cause, detail, _ = _problem(monkeypatch, NvmlReturn.FUNCTION_NOT_FOUND)
+    assert (cause, "no function nvmlInit" in detail) == ("driver.bad-state", True)
+
+
+def test_a_code_without_a_text_is_not_called_none() -> None:
+    library = SimpleNamespace(NVMLError=lambda code: None)
+    assert nvml_errors.error_text(library, 77) == "an error that the library has no text for"
+
+
 def test_a_refusal_names_the_files_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     reason, detail, hint = _problem(monkeypatch, NvmlReturn.NO_PERMISSION, device_files=CLOSED)
     assert reason == "driver.bad-state"

@@ -6,12 +6,10 @@ import dataclasses
 import os
 import re
 import stat
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
-import platformdirs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -442,13 +440,3 @@ def test_a_spoilt_file_never_fails(line: str, spoiler: str, place: int) -> None:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         assert problems
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems ask platformdirs")
-@pytest.mark.parametrize("chosen", [None, "", "/srv/settings", "relative"])
-def test_the_file_lies_where_platformdirs_says(chosen: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(settings_file.PATH_VARIABLE, raising=False)
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    if chosen is not None:
-        monkeypatch.setenv("XDG_CONFIG_HOME", chosen)
-    assert settings_file.default_path() == platformdirs.user_config_path("gpuwatch") / "settings.toml"

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuwatch.core.safe_text import printable
+from gpuwatch.core.user_folders import home_folder
 
 
 def printable_path(path: Path | str) -> str:
@@ -18,8 +19,8 @@ def printable_path(path: Path | str) -> str:
 
 def path_with_tilde(path: Path) -> str:
     """The absolute path, with ``~`` for the home folder."""
-    whole, home = str(path.absolute()), str(Path.home())
-    return whole.replace(home, "~", 1) if whole.startswith(home + os.sep) else whole
+    whole, home = str(path.absolute()), home_folder()
+    return whole.replace(str(home), "~", 1) if home is not None and whole.startswith(f"{home}{os.sep}") else whole
 
 
 def file_url(path: Path) -> str:

@@ -114,6 +114,8 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     cuda_devices: int | None = None
     late: str = ""
     """The call that did not return before the deadline."""
+    ended_in: str = ""
+    """The call that ended the child process: it crashed, or exited."""
     problem: str = ""
 
 

@@ -6,6 +6,7 @@ driver helps. Sources: NVIDIA driver README, Container Toolkit, CUDA on WSL guid
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,14 @@ USE_MACHINE_WITH_GPU = (
 REPLACE_NOUVEAU = (
     "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, and install NVIDIA's driver."
 )
+REINSTALL_LIBRARIES = (
+    "Reinstall the driver's libraries (libnvidia-ml, libcuda); if another file hides them, remove it, or its folder"
+    " from LD_LIBRARY_PATH."
+)
+REPLACE_CRASHING_LIBRARY = (
+    "Check dmesg for NVRM and Xid lines; without any, reinstall the driver: its library is damaged, or of another"
+    " release than the kernel module."
+)
 TRY_SIMULATED_GPUS = " To look at simulated GPUs: gpuwatch --sim 2x24GiB"
 """Appended to the advice when a person looks at this machine; not a remedy."""
 _ELSEWHERE = "Install NVIDIA's driver and load it (nvidia-smi must work); in a container: " + PASS_GPUS_TO_CONTAINER
@@ -33,6 +42,15 @@ _NO_CARD_IN_CONTAINER = (
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
 JOIN_DEVICE_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
 INSTALL_DRIVER_IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
+
+
+def says_not_installed(reason: str, library: str) -> bool:
+    """Whether the loader found no file of that name, by its message; otherwise there is one that it cannot load.
+
+    It is glibc's ("X: cannot open shared object file: No such file or directory") or musl's ("Error loading shared
+    library X: No such file or directory"), which both name another library if that is the one that is missing.
+    """
+    return re.search(rf"{re.escape(library)}: (?:cannot open shared object file: )?No such file", reason) is not None
 
 
 def missing_driver_evidence(system: System) -> str:

@@ -61,8 +61,12 @@ def ask_driver(environment: Mapping[str, str]) -> DriverAnswer:
     for name in ("libcuda", "nvml"):
         if name in answers:
             answers[name] = msgspec.convert(answers[name], LoadedLibrary)
+    problem = _failure_text(outcome, output, current_call)
     return DriverAnswer(
-        **answers, late=current_call if outcome.timed_out else "", problem=_failure_text(outcome, output, current_call)
+        **answers,
+        late=current_call if outcome.timed_out else "",
+        ended_in=current_call if problem else "",
+        problem=problem,
     )
 
 

@@ -15,9 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
-from gpuwatch.core import input_size_limits, private_folders
+from gpuwatch.core import input_size_limits, private_folders, user_folders
 from gpuwatch.core.masking.masked_documents import masked
 from gpuwatch.core.model.json_codec import NotADocument, from_json, runs_in, to_json
 from gpuwatch.core.model.run import Run
@@ -34,7 +32,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 def runs_folder() -> Path:
     """``runs`` in the user's state folder; XDG_STATE_HOME is honoured."""
-    return Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "runs"
+    return user_folders.state_folder() / "runs"
 
 
 class RunStore:

@@ -9,6 +9,8 @@ import platform
 from pathlib import Path
 from typing import Final
 
+from gpuwatch.core import user_folders
+
 INTERVAL_SECONDS: Final = 1.0
 """Seconds between samples."""
 MAX_BYTES: Final = 1 << 30
@@ -20,8 +22,5 @@ MAX_SECONDS: Final = 30 * 86_400.0
 
 def default_recording_file() -> Path:
     """The recording of this machine and user, whether it exists or not."""
-    import platformdirs
-
     host = "".join(text if text.isalnum() or text in ".-_" else "_" for text in platform.node())
-    folder = Path(platformdirs.user_state_dir("gpuwatch", appauthor=False)) / "recordings"
-    return folder / f"{host.strip('.') or 'machine'}.gpuwatch"
+    return user_folders.state_folder() / "recordings" / f"{host.strip('.') or 'machine'}.gpuwatch"

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.core import user_folders
 from gpuwatch.core.private_folders import private_folder
 from gpuwatch.machine.sources.procfs import boot_id
 from gpuwatch.sim.environment import ENV_STATE
@@ -73,14 +74,7 @@ def machine_place(environment: Mapping[str, str] | None = None) -> tuple[str, st
 
 
 def _user_folder() -> Path:
-    """OSError if this user has none."""
-    # As platformdirs does, but without its imports, which would delay the first frame.
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path(os.path.expanduser("~/.local/state"))  # noqa: PTH111  # which raises no error without a home
-        if not state.is_absolute():
-            raise FileNotFoundError(errno.ENOENT, "this user has no home folder", str(state))
-    return state / "gpuwatch" / "recorders"
+    return user_folders.state_folder() / "recorders"
 
 
 class Announcement:

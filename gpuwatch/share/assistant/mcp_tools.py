@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import anyio.to_thread
 import msgspec
 
+from gpuwatch.core import user_folders
 from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.path_text import printable_path
 from gpuwatch.core.formatting.suggest import did_you_mean_any
@@ -102,7 +103,8 @@ class ToolContext:
         if not self.redact:
             return text
         redactor = Redactor()
-        redactor.learn({"hostname": os.uname().nodename, "user": Path.home().name})
+        home = user_folders.home_folder()
+        redactor.learn({"hostname": os.uname().nodename, **({"user": home.name} if home is not None else {})})
         if self.collector.newest is not None:
             redactor.learn(msgspec.to_builtins(masked(self.collector.newest)))
         return redactor.redacted_text(text)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.core import input_size_limits
+from gpuwatch.core import input_size_limits, user_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.suggest import closest_name
 from gpuwatch.core.private_folders import why_untrusted
@@ -86,16 +85,8 @@ def default_path() -> Path:
     """``$GPUWATCH_CONFIG_FILE``, or ``gpuwatch/settings.toml`` in the user's configuration folder."""
     named = os.environ.get(PATH_VARIABLE)
     if named:
-        return Path(named).expanduser()
-    if sys.platform.startswith("linux"):
-        # As platformdirs does, but without its imports, which would delay the first frame.
-        folder = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-        if not folder.is_absolute():
-            folder = Path("~/.config").expanduser()
-        return folder / "gpuwatch" / "settings.toml"
-    from platformdirs import user_config_path
-
-    return user_config_path("gpuwatch") / "settings.toml"
+        return user_folders.expand_home(Path(named))
+    return user_folders.config_folder() / "settings.toml"
 
 
 def load_settings(path: Path) -> LoadedSettings:

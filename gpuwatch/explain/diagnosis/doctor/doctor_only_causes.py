@@ -12,7 +12,12 @@ from functools import partial
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.causes import CAUSES, NO_GPU
 from gpuwatch.core.model.doctor import DriverAnswer, FrameworkFacts, Library, System
-from gpuwatch.core.model.driver_advice import JOIN_DEVICE_GROUP, PASS_GPUS_TO_CONTAINER
+from gpuwatch.core.model.driver_advice import (
+    JOIN_DEVICE_GROUP,
+    PASS_GPUS_TO_CONTAINER,
+    REINSTALL_LIBRARIES,
+    REPLACE_CRASHING_LIBRARY,
+)
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.snapshot import Snapshot
@@ -25,6 +30,7 @@ from gpuwatch.explain.diagnosis.doctor.driver import (
     cuinit_error_advice,
     cuinit_error_text,
     driver_versions,
+    is_broken,
     missing_driver_advice,
 )
 from gpuwatch.explain.diagnosis.evidence import Evidence
@@ -108,10 +114,18 @@ def driver_does_not_start(facts: Facts, answer: DriverAnswer) -> Iterator[Findin
         )
 
 
-@_rule("driver.missing", needs="driver")
+@_rule("driver.missing", "driver.bad-state", needs="driver")
 def driver_library_missing(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
-    """Only one of the driver's two libraries is present: a container started with half of the driver."""
+    """Only one of the driver's two libraries is usable: a container started with half of the driver, or a bad file."""
     if answer.libcuda is None or answer.nvml is None:
+        return
+    if broken := [library for library in (answer.libcuda, answer.nvml) if is_broken(library)]:
+        yield error_finding(
+            "driver.bad-state",
+            title=f"{broken[0].name} is there but cannot be used",
+            evidence=[library.error or "" for library in broken],
+            action=REINSTALL_LIBRARIES,
+        )
         return
     if answer.libcuda.error is None and answer.cuinit_code == 0 and answer.nvml.error is not None:
         yield finding(
@@ -145,6 +159,14 @@ def nvml_hangs(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
         evidence=[f"{what} within {facts.deadline:g} s"],
         action="Check dmesg for NVRM and Xid lines of a hung GPU; reset it (nvidia-smi -r), or reboot.",
     )
+
+
+@_rule("driver.bad-state", needs="driver")
+def library_crashes(facts: Facts, answer: DriverAnswer) -> Iterator[Finding]:
+    """A call into one of the driver's libraries ended the process."""
+    if answer.ended_in:
+        title = f"The driver's library crashes in {answer.ended_in}"
+        yield error_finding("driver.bad-state", title=title, evidence=[answer.problem], action=REPLACE_CRASHING_LIBRARY)
 
 
 @_rule("driver.bad-state", "container.lost-devices", needs="system")

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from gpuwatch.core.formatting.durations import tenths_of_seconds
 from gpuwatch.core.formatting.sentences import count_text
-from gpuwatch.core.model.driver_advice import INSTALL_DRIVER, REPLACE_NOUVEAU, missing_driver_action
+from gpuwatch.core.model.doctor import LoadedLibrary
+from gpuwatch.core.model.driver_advice import (
+    INSTALL_DRIVER,
+    REINSTALL_LIBRARIES,
+    REPLACE_CRASHING_LIBRARY,
+    REPLACE_NOUVEAU,
+    missing_driver_action,
+    says_not_installed,
+)
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.rules.driver_failures import (
@@ -50,6 +58,11 @@ def action_unless_no_card(facts: Facts, action: str) -> str:
     return "First see the check 'NVIDIA cards on the bus'." if no_card and not facts.nvml_answers else action
 
 
+def is_broken(library: LoadedLibrary) -> bool:
+    """Whether a library is there, but cannot be loaded or is not the driver's."""
+    return library.error is not None and not says_not_installed(library.error, library.name)
+
+
 def cuinit_error_advice(code: int) -> str:
     """What to do about an error code of cuInit."""
     return _CUINIT_ERROR_ADVICE.get(code, "Look for NVRM and Xid lines in dmesg, and reboot.")
@@ -65,10 +78,14 @@ def deadline_answer(facts: Facts) -> Answer:
     return skip(f"no answer within {facts.deadline:g} s", "Check dmesg for a hung GPU or file system.")
 
 
-def _not_looked_for(facts: Facts) -> Answer:
-    """The answer of a check of a library that nobody tried to load."""
-    problem = facts.driver.problem if facts.driver is not None else None
-    return skip(problem, "See the message.") if problem else deadline_answer(facts)
+def _not_looked_for(facts: Facts, library: str) -> Answer:
+    """The answer of a check of a library that was not loaded: it crashed, or nobody tried."""
+    answer = facts.driver
+    if answer is None or not answer.problem:
+        return deadline_answer(facts)
+    if answer.ended_in == f"dlopen of {library}":
+        return fail(answer.problem, REPLACE_CRASHING_LIBRARY)
+    return skip(answer.problem, "See the message.")
 
 
 @check("driver.cards", "NVIDIA cards on the bus")
@@ -134,9 +151,11 @@ def libcuda(facts: Facts) -> Answer | None:
     """The driver's CUDA library, which never comes with the framework."""
     answer = facts.driver
     if answer is None or answer.libcuda is None:
-        return _not_looked_for(facts)
+        return _not_looked_for(facts, "libcuda.so.1")
     library = answer.libcuda
     if library.error is not None:
+        if is_broken(library):
+            return fail(library.error, action_unless_no_card(facts, REINSTALL_LIBRARIES))
         if facts.system is not None and facts.system.wsl:
             return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
         action = missing_driver_advice(facts)
@@ -167,13 +186,17 @@ def nvml(facts: Facts) -> Answer | None:
     """Needed by nvidia-smi, and by TensorFlow 2.21 and later."""
     answer = facts.driver
     if answer is None or answer.nvml is None:
-        return _not_looked_for(facts)
+        return _not_looked_for(facts, "libnvidia-ml.so.1")
     if answer.nvml.error is not None:
+        if is_broken(answer.nvml):
+            return fail(answer.nvml.error, action_unless_no_card(facts, REINSTALL_LIBRARIES))
         if facts.cuda_starts:
             return fail(f"{answer.nvml.error}; TensorFlow 2.21 and later need it", DRIVER_CAPABILITIES_ACTION)
         in_container = facts.system is not None and facts.system.container
         action = DRIVER_CAPABILITIES_ACTION if in_container else missing_driver_advice(facts)
         return fail(answer.nvml.error, action_unless_no_card(facts, action))
+    if answer.ended_in == "nvmlInit":
+        return fail(answer.problem, REPLACE_CRASHING_LIBRARY)
     if answer.late == "nvmlInit":
         return fail(f"nvmlInit did not return within {facts.deadline:g} s", "Check dmesg for a hung GPU; reboot.")
     if answer.nvml_code:
@@ -196,6 +219,8 @@ def cuda_start(facts: Facts) -> Answer | None:
             f"cuInit did not return within {facts.deadline:g} s",
             "Enable persistence (nvidia-smi -pm 1) to keep the driver loaded; check dmesg for a hung GPU.",
         )
+    if answer.ended_in == "cuInit":
+        return fail(answer.problem, REPLACE_CRASHING_LIBRARY)
     code = answer.cuinit_code
     if code is None:
         return skip(answer.problem or "not reached")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import Any
 
 from gpuwatch.core.model.driver_advice import (
     JOIN_DEVICE_GROUP,
+    REINSTALL_LIBRARIES,
     TRY_SIMULATED_GPUS,
     missing_driver_action,
     missing_driver_evidence,
+    says_not_installed,
 )
 from gpuwatch.core.model.nvml_return import NvmlReturn
 from gpuwatch.core.model.reading import Missing, Reason
@@ -49,6 +52,7 @@ _REASONS: dict[int, Reason] = {
     NvmlReturn.NO_DATA: "no_sample",
 }
 
+_LIBRARY = "libnvidia-ml.so.1"
 _PROBLEMS: dict[int, tuple[str, str, str]] = {
     NvmlReturn.LIBRARY_NOT_FOUND: (
         "driver.missing",
@@ -65,6 +69,11 @@ _PROBLEMS: dict[int, tuple[str, str, str]] = {
         "driver.bad-state",
         "this user does not have permission to use the NVIDIA driver",
         "check the permissions of /dev/nvidiactl and /dev/nvidia*",
+    ),
+    NvmlReturn.FUNCTION_NOT_FOUND: (
+        "driver.bad-state",
+        f"NVML does not start: {_LIBRARY} has no function nvmlInit, so it is not the driver's",
+        REINSTALL_LIBRARIES,
     ),
     NvmlReturn.UNKNOWN: (
         "container.lost-devices",
@@ -87,9 +96,10 @@ def error_text(lib: Any, code: int) -> str:
     if isinstance(code, OwnCode):
         return code.text
     try:
-        return str(lib.NVMLError(code))
+        text = str(lib.NVMLError(code))
     except UnicodeDecodeError:
         return "an error whose text cannot be read"
+    return "an error that the library has no text for" if text == "None" else text
 
 
 def own_error(lib: Any, why: str) -> Any:
@@ -124,6 +134,8 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     reason, detail, hint = (
         other_problem if listing and code == NvmlReturn.UNKNOWN else _PROBLEMS.get(code, other_problem)
     )
+    if code == NvmlReturn.LIBRARY_NOT_FOUND and not simulated and (defect := _library_defect()):
+        reason, detail, hint = "driver.bad-state", defect, REINSTALL_LIBRARIES
     if simulated:
         return Problem(source="nvml", reason=reason, detail=detail, hint=_SIMULATED_FAULT)
     system = system_and_driver_facts.read_system_facts(os.environ)
@@ -131,6 +143,8 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     if reason == "driver.missing":
         evidence = missing_driver_evidence(system)
         hint = missing_driver_action(system, library=code == NvmlReturn.DRIVER_NOT_LOADED) + TRY_SIMULATED_GPUS
+    elif hint == REINSTALL_LIBRARIES:
+        evidence = missing_driver_evidence(system)
     elif code == NvmlReturn.NO_PERMISSION and (
         unusable := [entry for entry in system.device_files if not entry.usable]
     ):
@@ -141,6 +155,23 @@ def open_problem(lib: Any, code: int, *, listing: bool = False, simulated: bool 
     elif code == NvmlReturn.UNKNOWN and not listing and system.container is None:
         reason, hint = "driver.bad-state", _SEE_DMESG
     return Problem(source="nvml", reason=reason, detail="; ".join(filter(None, (detail, evidence))), hint=hint)
+
+
+def _library_defect() -> str:
+    """Why the driver's library is of no use although it is there; empty if it is not.
+
+    The bindings answer "library not found" for every failure to load it.
+    """
+    try:
+        ctypes.CDLL(_LIBRARY)
+    except OSError as error:
+        reason = " ".join(str(error).split())
+        return (
+            ""
+            if says_not_installed(reason, _LIBRARY)
+            else f"NVML does not start: its library cannot be loaded: {reason}"
+        )
+    return f"NVML does not start: {_LIBRARY} was loaded, and lacks another library of the driver (code 12)"
 
 
 def _library_version() -> str:
