@@ -8,7 +8,7 @@ import string
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -17,8 +17,9 @@ from gpuwatch.core.errors import GpuwatchError, UsageError
 from gpuwatch.core.formatting.suggest import did_you_mean
 
 GROUPS = ("memory", "visibility", "placement", "devices", "sharing", "limits", "torch")
-WORKLOADS = ("matmul", "mlp", "conv", "lstm", "copy")
-"""What ``--workload`` takes: the work that a probe can do instead of its own."""
+Workload = Literal["matmul", "mlp", "conv", "lstm", "copy"]
+"""What ``--workload`` takes: the work that a probe can do instead of its own (``probes/_gpuwatch_workloads.py``)."""
+WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 MEASUREMENT_SECONDS = 1.0
 """Default length of a measurement."""
 DEADLINE_SECONDS = 180.0

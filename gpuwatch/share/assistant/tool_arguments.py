@@ -11,7 +11,7 @@ from gpuwatch.core import input_size_limits
 from gpuwatch.core.errors import UsageError
 from gpuwatch.core.model.gpu_time_usage import GroupBy
 from gpuwatch.core.safe_text import printable, shorten
-from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS
+from gpuwatch.experiment.probing.probe_scripts import MEASUREMENT_SECONDS, Workload
 
 _MAX_QUOTED_CHARS = 300
 """Characters of an error, which may quote an argument."""
@@ -21,7 +21,6 @@ _LOG_PATH = f"Or a log file on this machine: *.log, *.out, *.err, *.txt, at most
 Framework = Literal["tensorflow", "torch"]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 PathText = Annotated[str, Meta(min_length=1, max_length=4096)]
-Workload = Literal["matmul", "mlp", "conv", "lstm", "copy"]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NVML_VERSION "13.580.00-sim"
+#define NVML_VERSION "13." GWS_DRIVER_VERSION
 
 struct device_handle nvml_handles[GWS_MAX_DEVICES];
 struct device_handle nvml_mig_handles[GWS_MAX_DEVICES][GWS_MAX_MIG];

@@ -54,7 +54,7 @@ from gpuwatch.explain.diagnosis.rules.simulation_limits import why_pytorch_has_n
 from gpuwatch.explain.logs.log_parser import parse
 
 _rule = partial(rule, takes="machine")
-_TIGHT_BYTES = 500 << 20
+_CONTEXT_BYTES = 500 << 20
 """Free memory below which a CUDA context may not fit."""
 
 
@@ -266,14 +266,14 @@ def mostly_held_gpus(facts: Facts, snapshot: Snapshot) -> Iterator[Finding]:
     for device in facts.gpus:
         free, total = device.number("memory.free_bytes"), device.number("memory.total_bytes") or 0
         held = any(row.device_uuid == device.uuid for row in snapshot.processes)
-        if free is not None and (free < _TIGHT_BYTES or (held and free < MOSTLY_HELD_SHARE * total)):
+        if free is not None and (free < _CONTEXT_BYTES or (held and free < MOSTLY_HELD_SHARE * total)):
             full_gpus.append((device, free))
     for device, free in full_gpus:
-        tight = free < _TIGHT_BYTES
-        what = "a program may not even start there" if tight else "others hold the rest"
+        no_context = free < _CONTEXT_BYTES
+        what = "a program may not even start there" if no_context else "others hold the rest"
         yield finding(
             "memory.other-process",
-            "warning" if tight or len(full_gpus) == len(facts.gpus) else "info",
+            "warning" if no_context or len(full_gpus) == len(facts.gpus) else "info",
             "likely",
             title=f"GPU {device.index} has only {size(int(free))} free: {what}",
             evidence=[holder_text(amount, process) for amount, process in holders(snapshot, device)],
