@@ -20,14 +20,14 @@ def tell(watcher, error):
     # Keras's stack of a node would leave no room for what was wrong.
     message = _LIBRARY_FRAME.sub("", text)[:2000]
     alone = error.__cause__ is None and error.__context__ is None
-    by_signal = isinstance(error, KeyboardInterrupt) and _by_signal(error)
-    watcher.emit("error", type=type(error).__name__, message=message, alone=alone, by_signal=by_signal)
+    interrupted = isinstance(error, KeyboardInterrupt) and by_signal(error)
+    watcher.emit("error", type=type(error).__name__, message=message, alone=alone, by_signal=interrupted)
     _kernels(watcher, text)
     _refused(watcher, text)
     _address_space(watcher)
 
 
-def _by_signal(error):
+def by_signal(error):
     """Whether a signal raised a KeyboardInterrupt: in Python's own handler, which has no frame, or in the program's."""
     import opcode
     import signal
@@ -64,10 +64,15 @@ class PendingInterrupt:
 
     def restore(self):
         if self.forgotten:
-            try:
-                exec("raise KeyboardInterrupt")  # noqa: S102 - the interpreter notes it of text alone
-            except KeyboardInterrupt:
-                return
+            set_pending_interrupt()
+
+
+def set_pending_interrupt():
+    """Makes Python end as after a KeyboardInterrupt that it has printed."""
+    try:
+        exec("raise KeyboardInterrupt")  # noqa: S102 - the interpreter notes it of text alone
+    except KeyboardInterrupt:
+        return
 
 
 def _address_space(watcher):

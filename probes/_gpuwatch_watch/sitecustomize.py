@@ -196,22 +196,51 @@ def _say_quiet():
     with open("/proc/self/maps") as maps:
         if any(name in line for line in maps for name in _USES_GPUS):
             return
+    _send("quiet", "{}")
+
+
+def _say_own_interrupt():
+    """At the end of a process without a framework: that its own code raised the KeyboardInterrupt that ended it.
+
+    Python ends such a process by SIGINT, as one that Ctrl+C interrupts.
+    """
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if _waiter.begun or type(error) is not KeyboardInterrupt or not hasattr(sys, "addaudithook"):
+        return
+    text_runs = []
+
+    def note_text_run(event, arguments):
+        if event == "exec" and getattr(arguments[0], "co_filename", "") == "<string>":
+            text_runs.append(event)
+
+    sys.addaudithook(note_text_run)  # before what the import of our module imports, which runs text
+    exceptions = _waiter.load("_gpuwatch_exception")
+    if not exceptions.by_signal(error):
+        import json
+
+        _send("error", json.dumps({"type": "KeyboardInterrupt", "message": str(error)[:2000], "alone": True}))
+    if text_runs:
+        exceptions.set_pending_interrupt()
+
+
+def _send(kind, data):
     import _socket
     import time
 
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(0.2)
     connection.connect("\0" + os.environ["GPUWATCH_WATCH"])
-    text = '{"t": %r, "kind": "quiet", "data": {}}\n' % time.monotonic()
+    text = '{"t": %r, "kind": "%s", "data": %s}\n' % (time.monotonic(), kind, data)
     connection.sendall(text.encode(), _socket.MSG_NOSIGNAL)
     connection.close()
 
 
 def _at_end():
-    try:
-        _say_quiet()
-    except Exception:  # gpuwatch has ended
-        return
+    for say in (_say_quiet, _say_own_interrupt):
+        try:
+            say()
+        except Exception:  # gpuwatch has ended
+            return
 
 
 _folder = _hand_over()

@@ -181,7 +181,7 @@ def test_ops_of_different_requests_are_told_apart() -> None:
     run = program(devices=GPU_0, placements=(*missing, *without))
     assert run.verdict_reason == (
         "AddV2 float32 and 3 more ran on GPU:0 instead of GPU:7: The requested device does not exist. StringUpper"
-        " string and 1 more ran on CPU:0 instead of GPU:0: The op has no kernel for the requested device or type."
+        " string and 1 more ran on CPU:0 instead of GPU:0: No kernel for the requested device or type."
     )
 
 
@@ -233,8 +233,8 @@ def test_without_any_gpu_and_a_reason_the_doctor_is_asked() -> None:
 @every(
     [
         ("Reshape", "string", True, "", "If it works on a step's input, do it earlier, in the dataset's map"),
-        ("Reshape", "int32", True, "", "if its values allow that"),
-        ("ReverseV2", "int64", True, "", "if its values allow that"),  # names no type: tokens are no float32
+        ("Reshape", "int32", True, "", "if the values allow that"),
+        ("ReverseV2", "int64", True, "", "if the values allow that"),  # names no type: tokens are no float32
         ("DecodeJpeg", "uint8", False, "", "If it works on a step's input"),
         ("Eig", "float32", False, "", "keep it out of the step"),  # maths on activations is no part of the input
         ("SparseDenseCwiseMul", "float32", False, "", "keep it out of the step"),

@@ -226,13 +226,22 @@ def test_an_interrupted_pytorch_program_ends_as_it_would_by_itself(
     assert [found["id"] for found in run["findings"] if found["id"] in ("unknown", "program.error")] == []
 
 
-def test_a_keyboard_interrupt_that_no_signal_raised_is_the_programs_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["import torch", "import json", "import socket"])
+def test_a_keyboard_interrupt_that_no_signal_raised_is_the_programs_own(tmp_path: Path, before: str) -> None:
     out, script = tmp_path / "run.json", tmp_path / "train.py"
-    script.write_text("import torch\nraise KeyboardInterrupt\n")
+    script.write_text(f"{before}\nraise KeyboardInterrupt\n")
     assert watched("-o", str(out), "--", sys.executable, str(script), env=with_torch(tmp_path)).returncode < 0
     run = read(out)
     assert (run["verdict"], [error["type"] for error in run["errors"]]) == ("error", ["KeyboardInterrupt"])
     assert "which its own code raised" in run["verdict_reason"]
+
+
+def test_an_interrupted_program_without_a_framework_raised_nothing_itself(tmp_path: Path) -> None:
+    out, script = tmp_path / "run.json", tmp_path / "train.py"
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True:\n    pass\n")
+    assert watched("-o", str(out), "--", sys.executable, str(script)).returncode == -signal.SIGINT
+    run = read(out)
+    assert (run["verdict"], run["errors"]) == ("interrupted", [])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome, RunError
+from gpuwatch.core.model.run import DeviceMapping, Devices, Outcome, RunError, Worker
 from gpuwatch.experiment.probing import program_end, watch_program
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.output_backlog import MAX_QUEUED_BYTES, OutputBacklog
@@ -371,6 +371,17 @@ def test_what_nobody_looked_at_is_not_0(looks: int, allocated: int | None, known
     assert any("no sample was taken while" in problem for problem in run.problems) is not known
     told = dict(run_report._facts(run))["seen by NVML"]
     assert ("no sample was taken while" in told) is not known
+
+
+@pytest.mark.parametrize(("used", "missed"), [(0, True), (30 << 30, False)])
+def test_a_probe_whose_other_process_filled_the_gpu_between_two_looks(used: int, missed: bool) -> None:
+    free = machines.snapshot((machines.device(0, busy=0, readings={"memory.used_bytes": 0}),), ())
+    builder = RunDraftBuilder(0.0, free)
+    builder.take_snapshot(machines.snapshot((machines.device(0, readings={"memory.used_bytes": used}),), ()), 0.0)
+    builder.received.workers.append(Worker(name="first", pid=8, granted_bytes=30 << 30))
+    told = dict(run_report._facts(draft_of(builder).run))["seen by NVML"]
+    assert ("no sample was taken while its processes held memory" in told) is missed
+    assert " 0 B of" not in told
 
 
 @pytest.mark.parametrize(("has_speed", "times", "told"), [(False, [], True), (True, [(1.0, 0.1, 9, 1)], False)])

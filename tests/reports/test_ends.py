@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuwatch.core.model.findings import Finding
-from gpuwatch.core.model.run import Oom, Phases, Worker
+from gpuwatch.core.model.run import Oom, Phases, RunError, RunProcess, Worker
 from gpuwatch.core.model.run_memory import DeviceMemory, Holding, MemoryPoint
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_facts import LogFacts
@@ -40,6 +40,20 @@ def test_an_expected_failure_is_not_red(changes: dict[str, Any], state: str) -> 
     assert content.state == state
     assert ("as expected" in content.verdict) == (state == "info")
     assert ("✖" in render(compare([run]), "text", width=200)) == (state == "error")
+
+
+def test_a_process_that_was_interrupted_ended_in_no_exception() -> None:
+    errors = (
+        RunError(type="KeyboardInterrupt", message="", by_signal=True),
+        RunError(type="KeyboardInterrupt", message=""),
+        RunError(type="ValueError", message="shapes"),
+    )
+    processes = tuple(RunProcess(pid=pid, errors=(error,)) for pid, error in enumerate(errors, 7))
+    for verdict, told in (("interrupted", "interrupted"), ("error", "KeyboardInterrupt")):
+        run = full_run(processes=processes, verdict=verdict)
+        table = next(table for table in run_content(run).tables if table.title == "Processes")
+        ends = [row[table.heads.index("Ended in")] for row in table.rows]
+        assert ends == ["interrupted", told, "ValueError"]
 
 
 def test_no_phase_is_longer_than_the_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,8 +18,12 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import to_json
 from gpuwatch.explain.diagnosis.reference.cause_pages import page
 from gpuwatch.machine.collector.feed import FeedStatus
+from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.metric_history import History
+from gpuwatch.session.view import View
 from gpuwatch.share.reports.snapshot_report import snapshot_content
 from gpuwatch.ui.details.finding_lines import page_lines
+from gpuwatch.ui.panes.process_table_lines import with_latest_events
 from gpuwatch.ui.screens.findings import CauseSheet, EvidenceSheet, FindingsScreen
 from tests.every import every
 from tests.ui import machines
@@ -294,6 +299,32 @@ def test_findings_with_other_advice_or_of_other_times_stay_apart() -> None:
     ]
     assert grouped_findings(lost, devices)[0].title == "GPUs 0-1 have fallen off the bus"
     assert grouped_findings(lost[:1], devices)[0].title == "GPU 0 has fallen off the bus"
+
+
+def test_equal_events_of_several_gpus_at_one_moment_are_one_line() -> None:
+    shot = machines.many(4, 0)
+    now = shot.taken_at.timestamp()
+    lost = {"kind": "gpu.lost", "severity": "error"}
+    events = [
+        MachineEvent(at=now - 20, text="GPU 3 has fallen off the bus", device_uuid=machines.uuid(3), **lost),
+        *(
+            event
+            for n in range(3)
+            for event in (
+                MachineEvent(at=now - 9, text=f"GPU {n} has fallen off the bus", device_uuid=machines.uuid(n), **lost),
+                MachineEvent(at=now - 9, kind="clock", text=f"GPU {n}: clock 1.{n} GHz", device_uuid=machines.uuid(n)),
+                MachineEvent(at=now - 9, kind="process.exited", text=f"python exited on GPU {n}", pid=7 + n),
+            )
+        ),
+    ]
+    view = View(shot, History(), FeedStatus("ok", 0.0), now, 1.0, events=events)
+    drawn = ["".join(text for text, _ in line.spans).rstrip() for line in with_latest_events([], view, 80, 20)]
+    told = [re.split(r"  . ", line)[-1] for line in drawn if "GPU" in line]
+    assert told == [
+        *("python exited on GPU 2", "GPU 2: clock 1.2 GHz", "GPU 1: clock 1.1 GHz", "GPU 0: clock 1.0 GHz"),
+        *("GPUs 0-2 have fallen off the bus", "python exited on GPU 1", "python exited on GPU 0"),
+        "GPU 3 has fallen off the bus",
+    ]
 
 
 def test_the_text_of_a_snapshot_names_them_once_and_its_json_each() -> None:

@@ -1,10 +1,10 @@
-"""Equal findings of several GPUs as one, for lists and reports that people read; JSON has each of them."""
+"""Equal findings and texts of several GPUs as one, for lists and reports that people read; JSON has each of them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -38,6 +38,20 @@ def grouped_findings(findings: Iterable[AnyFinding], devices: Iterable[Device]) 
     return [_merged(group) for group in groups.values()]
 
 
+def grouped_texts(texts: Iterable[tuple[int, str]]) -> list[str]:
+    """The same of texts, each with the index of its GPU, -1 without one."""
+    groups: dict[str, dict[int, str]] = {}
+    for index, text in texts:
+        groups.setdefault(_of_gpus(text, index, "#", "#"), {})[index] = text
+    firsts = [(*next(iter(group.items())), group) for group in groups.values()]
+    return [_of_gpus(text, index, *_numbers(group)) if len(group) > 1 else text for index, text, group in firsts]
+
+
+def _numbers(gpus: Collection[int]) -> tuple[str, str]:
+    """``0-2,4`` for people and ``0,1,2,4`` for nvidia-smi."""
+    return number_ranges(gpus), ",".join(map(str, sorted(gpus)))
+
+
 def _of_gpus(text: str, index: int, ranges: str, listed: str) -> str:
     """A text about a GPU as one about others; ``listed``: them, as nvidia-smi's -i takes them."""
     text = re.sub(rf"\bGPU {index}\b", f"GPU {ranges}", re.sub(rf"-i {index}\b", f"-i {listed}", text))
@@ -55,11 +69,11 @@ def _merged(group: dict[int, AnyFinding]) -> AnyFinding:
             gpus_by_line.setdefault((place, line), []).append(gpu)
     lines = sorted(gpus_by_line.items(), key=lambda entry: entry[0][0])
     oldest = min(group.values(), key=lambda finding: finding.since.timestamp() if finding.since is not None else 0.0)
-    ranges, listed = number_ranges(group), ",".join(map(str, sorted(group)))
+    numbers = _numbers(group)
     return replace(
         first,
-        title=_of_gpus(first.title, index, ranges, listed),
-        action=_of_gpus(first.action, index, ranges, listed),
+        title=_of_gpus(first.title, index, *numbers),
+        action=_of_gpus(first.action, index, *numbers),
         evidence=tuple(
             line if len(gpus) == len(group) else f"GPU {number_ranges(gpus)}: {line}" for (_, line), gpus in lines
         ),

@@ -35,7 +35,7 @@ CAUSE_TABLE: dict[str, Cause] = {
         "Out of memory: memory in use grew step by step; the program probably keeps tensors"),
     "memory.model-too-large": Cause("work", "Out of memory: the program needs more GPU memory than is left"),
     "memory.masked": Cause("work", "A CUDA library failed to initialize, probably out of memory"),
-    "placement.no-kernel": Cause("work", "The op has no kernel for the requested device or type"),
+    "placement.no-kernel": Cause("work", "No kernel for the requested device or type"),
     "placement.device-missing": Cause("work", "The requested device does not exist"),
     "config.too-late": Cause("work", "A setting came too late: the devices were already initialized"),
     "config.inconsistent": Cause("work", "Settings conflict, or differ between GPUs"),

@@ -319,7 +319,11 @@ class RunDraftBuilder:
         """Why NVML's peak is unknown; empty if it is known. Without a sample the peak is not 0."""
         allocator_peak = max(self.received.allocator_peaks.values(), default=None)
         nvml_peak = self._timeline.busiest_timeline.process_peak
-        if self._is_of_run is None or self._machine is None or self._machine.driver is None:
+        if self._is_of_run is None:
+            granted = any(worker.granted_bytes for worker in self.received.workers)
+            missed = granted and self._before is not None and not self._timeline.has_grown(self._before)
+            return f"{NO_PEAK_PREFIX}no sample was taken while its processes held memory" if missed else ""
+        if self._machine is None or self._machine.driver is None:
             return ""
         ran_out = any(oom.allocator not in HOST_ALLOCATORS for oom in facts.ooms)
         few_samples = ran_out and self._sample_count < _MAX_FEW_SAMPLES

@@ -220,6 +220,11 @@ class MemoryTimeline:
         """That device's, else that of any."""
         return self._timelines.get(self.busiest_device or "") or next(iter(self._timelines.values()), DeviceTimeline())
 
+    def has_grown(self, before: Snapshot) -> bool:
+        """Whether a sample showed more memory in use, by anybody, than there was ``before``."""
+        used_before = {device.uuid: _metric_bytes(device, "memory.used_bytes") or 0 for device in before.devices}
+        return any((timeline.device_peak or 0) > used_before.get(uuid, 0) for uuid, timeline in self._timelines.items())
+
     def take_snapshot(
         self,
         snapshot: Snapshot,

@@ -11,7 +11,7 @@ from gpuwatch.core.formatting.durations import measured_seconds
 from gpuwatch.core.formatting.sentences import and_more, count_text
 from gpuwatch.core.formatting.units import UNKNOWN, byte_rate, count_rate, flops, percent, size
 from gpuwatch.core.model.findings import SEVERITY_ORDER
-from gpuwatch.core.model.run import Placement, Run, RunProcess, Setting, Throughput
+from gpuwatch.core.model.run import Placement, Run, RunError, RunProcess, Setting, Throughput, Verdict
 from gpuwatch.core.model.run_memory import DeviceMemory
 from gpuwatch.core.safe_text import printable
 from gpuwatch.experiment.probing.step_times import UNRELIABLE_NOTE, is_unreliable, speed_text, step_time_text
@@ -425,7 +425,7 @@ def _process_table(run: Run) -> Table:
     has_unnamed = any(not process.command for process in shown)
     return Table(
         "Processes",
-        *heads_and_rows(map(_process_row, shown)),
+        *heads_and_rows(_process_row(process, run.verdict) for process in shown),
         right=("Allocator peak", "Held, NVML", "OOMs", "Steps/s"),
         note="A process without a command is known only from NVML." if has_unnamed else "",
         optional=("Ended in", "Framework", "Allocator peak"),
@@ -433,7 +433,7 @@ def _process_table(run: Run) -> Table:
     )
 
 
-def _process_row(process: RunProcess) -> dict[str, str]:
+def _process_row(process: RunProcess, verdict: Verdict) -> dict[str, str]:
     peaks = " + ".join(size(peak) for peak in process.allocators.values() if peak)
     code = UNKNOWN if process.exit_code is None else f"exit code {process.exit_code}"
     held = " + ".join(size(amount) for amount in process.held_bytes.values())
@@ -446,5 +446,11 @@ def _process_row(process: RunProcess) -> dict[str, str]:
         "Held, NVML": held or UNKNOWN,
         "OOMs": str(process.ooms),
         "Steps/s": speed_text(process.throughput),
-        "Ended in": ", ".join(clean(error.type) for error in process.errors) or code,
+        "Ended in": ", ".join(_error_text(error, verdict) for error in process.errors) or code,
     }
+
+
+def _error_text(error: RunError, verdict: Verdict) -> str:
+    """The exception that ended a process; ``interrupted`` where that only says that a signal came."""
+    is_interrupt = error.by_signal or (error.type == "KeyboardInterrupt" and verdict == "interrupted")
+    return "interrupted" if is_interrupt else clean(error.type)

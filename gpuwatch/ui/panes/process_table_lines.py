@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 
 from gpuwatch.core.formatting.command_lines import without_folder
+from gpuwatch.core.formatting.grouped_findings import grouped_texts
 from gpuwatch.core.formatting.units import UNKNOWN
+from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.findings import SEVERITY_ORDER, Finding
 from gpuwatch.core.model.snapshot import Process, Snapshot
-from gpuwatch.machine.history.machine_event import MachineEvent
+from gpuwatch.machine.history.machine_event import Severity
 from gpuwatch.session.view import View
 from gpuwatch.ui.drawing.clock_text import clock_text
 from gpuwatch.ui.drawing.glyphs import EVENT_MARKS, SEVERITY_MARKS
@@ -294,16 +296,24 @@ def bordered_table(
     )
 
 
-def with_latest_events(
-    lines: list[Line], happened: Sequence[MachineEvent], now: float, width: int, room: int
-) -> list[Line]:
+def with_latest_events(lines: list[Line], view: View, width: int, room: int) -> list[Line]:
     """A table with the machine's latest events at its bottom, newest first, if there are lines for some."""
     spare = room - len(lines)
-    if not happened or spare < _MIN_EMPTY_LINES:
+    if not view.events or spare < _MIN_EMPTY_LINES:
         return lines
     below = [LineBuilder(width).add("  LATEST EVENTS", "header").fill_to(width, style="header").line()]
-    for event in islice(reversed(happened), spare - 2):
-        glyph, style = EVENT_MARKS[event.severity]
-        builder = LineBuilder(width).add(f"  {clock_text(event.at, now)}  ", "dim").add(f"{glyph} ", style)
-        below.append(builder.add(cut_to_width(event.text, builder.cells_left), "text").line())
+    for at, severity, text in islice(_newest_events(view), spare - 2):
+        glyph, style = EVENT_MARKS[severity]
+        builder = LineBuilder(width).add(f"  {clock_text(at, view.now)}  ", "dim").add(f"{glyph} ", style)
+        below.append(builder.add(cut_to_width(text, builder.cells_left), "text").line())
     return [*lines, *[Line(())] * (spare - len(below)), *below]
+
+
+def _newest_events(view: View) -> Iterator[tuple[float, Severity, str]]:
+    """Time, severity and text of the events, newest first; equal ones of several GPUs at one moment are one."""
+    indices = {device.uuid: device.index for device in view.devices}
+    for at, events in groupby(reversed(view.events), key=lambda event: event.at):
+        alike = group_by(events, lambda event: (event.severity, event.kind, event.pid))
+        for (severity, *_), same_kind in alike.items():
+            texts = grouped_texts((indices.get(event.device_uuid or "", -1), event.text) for event in same_kind)
+            yield from ((at, severity, text) for text in texts)

@@ -422,7 +422,7 @@ class ProcessTable(ItemList[Row]):
             self.items, layout, self.room, top=self.top, cursor=cursor, tagged=self._is_tagged, empty=empty
         )
         if self.only_device is None and self._view.events:
-            lines = with_latest_events(lines, self._view.events, self._view.now, layout.width, self.room + 1)
+            lines = with_latest_events(lines, self._view, layout.width, self.room + 1)
         if self.framed:
             lines = bordered_table(
                 lines,

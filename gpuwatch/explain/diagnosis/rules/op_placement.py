@@ -38,7 +38,7 @@ _LIMIT_ACTION = (
     "Nothing to change for a real GPU: simulated GPUs that compute lack some kernels. To check the devices of ops,"
     " use GPUs simulated below CUDA (sim --tier driver), which place every op as real ones do."
 )
-_KERNEL_ACTION = "Leave this op on the CPU, or use a type that has a GPU kernel, if its values allow that."
+_KERNEL_ACTION = "Leave it on the CPU, or use a type that has a GPU kernel, if the values allow that."
 _LACKING_ACTION = (
     "{} has no GPU kernel, so what it works on is on the CPU too: use another op (for an update, another optimizer "
     "or a dense gradient), or leave both on the CPU."
