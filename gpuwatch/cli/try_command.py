@@ -18,6 +18,7 @@ from gpuwatch.cli.shared_options import check_gpus, chosen_gpus
 from gpuwatch.cli.sim_options import enter_simulation, sim_option, sim_tier_option, tier_in_use
 from gpuwatch.core.errors import EXIT_OK, EXIT_PROBE_BROKEN, UsageError
 from gpuwatch.core.formatting.durations import hours_minutes
+from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.masking.mask_secrets import mask_command
 
 if TYPE_CHECKING:
@@ -442,7 +443,7 @@ def _times_text(options: _Options, setting_count: int) -> str:
         return "once"
     rounds = f" × {options.rounds} rounds" if options.rounds > 1 and not options.copies else ""
     recorded = ", and once each to record its memory" if options.memory else ""
-    return f"{run_count} times ({setting_count} setting{'' if setting_count == 1 else 's'}{rounds}{recorded})"
+    return f"{run_count} times ({count_text(setting_count, 'setting')}{rounds}{recorded})"
 
 
 def _expected_time(run_count: int, rule: StopRule, start: PilotRun | None) -> str:

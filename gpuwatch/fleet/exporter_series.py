@@ -14,9 +14,8 @@ from typing import NamedTuple
 from gpuwatch.core.model.metrics import BY_ID, METRICS, Unit
 from gpuwatch.core.model.reading import Value
 from gpuwatch.core.model.snapshot import MIG_READINGS
+from gpuwatch.share.dcgm_metrics import DCGM_METRICS
 from gpuwatch.share.metric_families import family_of, has_family
-
-_MIB = 1048576.0
 
 
 class ExporterMetric(NamedTuple):
@@ -32,23 +31,16 @@ class ExporterMetric(NamedTuple):
 
 GPUWATCH, DCGM, NVIDIA_SMI = range(3)
 
+_DCGM_READINGS = ("utilization.", "memory.", "temperature.", "clocks.", "power.draw_watts", "energy_joules")
+"""Starts of the ids of those that are read."""
 _DCGM = {
-    "GPU_UTIL": ("utilization.gpu_percent", 1.0),
-    "MEM_COPY_UTIL": ("utilization.memory_percent", 1.0),
-    "ENC_UTIL": ("utilization.encoder_percent", 1.0),
-    "DEC_UTIL": ("utilization.decoder_percent", 1.0),
-    "FB_TOTAL": ("memory.total_bytes", _MIB),
-    "FB_USED": ("memory.used_bytes", _MIB),
-    "FB_FREE": ("memory.free_bytes", _MIB),
-    "FB_RESERVED": ("memory.reserved_bytes", _MIB),
-    "GPU_TEMP": ("temperature.gpu_celsius", 1.0),
-    "MEMORY_TEMP": ("temperature.memory_celsius", 1.0),
-    "POWER_USAGE": ("power.draw_watts", 1.0),
-    "ENFORCED_POWER_LIMIT": ("power.limit_watts", 1.0),
-    "SM_CLOCK": ("clocks.sm_mhz", 1.0),
-    "MEM_CLOCK": ("clocks.memory_mhz", 1.0),
-    "FAN_SPEED": ("fan.speed_percent", 1.0),
-    "TOTAL_ENERGY_CONSUMPTION": ("energy_joules", 1e-3),
+    **{
+        metric.family.name: (metric.metric_id, 1 / metric.factor)
+        for metric in DCGM_METRICS
+        if metric.metric_id.startswith(_DCGM_READINGS)
+    },
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": ("power.limit_watts", 1.0),
+    "DCGM_FI_DEV_FAN_SPEED": ("fan.speed_percent", 1.0),
 }
 _NVIDIA_SMI = {
     "utilization_gpu_ratio": ("utilization.gpu_percent", 100.0),
@@ -84,7 +76,7 @@ EXPORTER_METRICS: dict[str, ExporterMetric] = {
         for family in (family_of(spec), *([family_of(spec, "mig")] if spec.id in MIG_READINGS else []))
     },
     **{f"nvidia_smi_mig_{name.replace('.', '_')}": ExporterMetric(name, 1.0, NVIDIA_SMI) for name in MIG_READINGS},
-    **{f"DCGM_FI_DEV_{name}": ExporterMetric(*reading, DCGM) for name, reading in _DCGM.items()},
+    **{name: ExporterMetric(*reading, DCGM) for name, reading in _DCGM.items()},
     **{f"nvidia_smi_{name}": ExporterMetric(*reading, NVIDIA_SMI) for name, reading in _NVIDIA_SMI.items()},
 }
 """Readings by the names of the metrics that exporters report them as."""

@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.sample_gaps import Gap
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.writer import StorableSnapshots
+from gpuwatch.machine.recording.storable_snapshots import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import BEGIN, Growing, recorded, with_gap
 

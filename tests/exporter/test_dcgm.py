@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpuwatch.core.model.metrics import BY_ID
 from gpuwatch.core.model.xids import Xid
 from gpuwatch.share import metric_families as families
-from gpuwatch.share.exporter.dcgm_series import DCGM_METRICS
+from gpuwatch.share.dcgm_metrics import DCGM_METRICS
 from gpuwatch.share.exporter.metric_series import ScrapeContent
 from gpuwatch.share.exporter.metrics_page import MetricsPage
 from tests.exporter.machines import OPTIONS, device, every_reading, found, mig_device, names_of, one, process, snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.experiment.probing.memory_recording import ProfilerLogFilter
+from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 
 _HEAD = "I0000 00:00:1795695153.343333    8330 profiler_session.cc:103] "
 OWN = "".join(

@@ -17,7 +17,7 @@ from gpuwatch.machine.history.sample_frames import DamagedData, FrameDecoder, Fr
 from gpuwatch.machine.recording import database_cells
 from gpuwatch.machine.recording.database_cells import compress, decompress, pack_times, unpack_times
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.writer import StorableSnapshots
+from gpuwatch.machine.recording.storable_snapshots import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 from tests.ui import machines

@@ -11,7 +11,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.recording import newest_samples
 from gpuwatch.machine.recording.newest_samples import NewestSamples
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.writer import StorableSnapshots
+from gpuwatch.machine.recording.storable_snapshots import StorableSnapshots
 from tests.recording.days import day
 from tests.recording.recordings import Growing
 

@@ -29,8 +29,9 @@ from gpuwatch.machine.recording.database_cells import with_checksum
 from gpuwatch.machine.recording.database_rows import event_of, finding_of, life_of
 from gpuwatch.machine.recording.reader import Recording
 from gpuwatch.machine.recording.recording_info import check_lines, check_recording, info_lines, recording_info
+from gpuwatch.machine.recording.storable_snapshots import StorableSnapshots
 from gpuwatch.machine.recording.time_expressions import time_text
-from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter, StorableSnapshots
+from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from tests.recording.days import NOON, day
 from tests.ui import machines
 

@@ -14,7 +14,8 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.recording.reader import Recording
-from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter, StorableSnapshots
+from gpuwatch.machine.recording.storable_snapshots import StorableSnapshots
+from gpuwatch.machine.recording.writer import Clock, RecordingStopped, RecordingWriter
 from gpuwatch.session.current_findings import recorded_and_current_findings
 from gpuwatch.session.recorder import Recorder
 from tests.recording.days import day

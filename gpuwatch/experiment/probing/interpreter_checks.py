@@ -19,11 +19,11 @@ from gpuwatch.core.model.doctor import DeviceTest, Distribution, DriverAnswer, F
 from gpuwatch.core.model.probes import Event, decode_event
 from gpuwatch.core.model.run import DeviceMapping, Outcome
 from gpuwatch.core.model.snapshot import Snapshot
+from gpuwatch.experiment.probing.device_maps import described_device
 from gpuwatch.experiment.probing.interpreter import Interpreter
 from gpuwatch.experiment.probing.probe_process import Launch, ProbeProcess, launch_fresh
 from gpuwatch.experiment.probing.probe_runner import LOG_ENVIRONMENT
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript, probe_folder
-from gpuwatch.experiment.probing.received_events import described_device
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder
 from gpuwatch.experiment.probing.simulation_tier import pytorch_obstacle
 from gpuwatch.sim.environment import ENV_PLUGIN, ENV_STATE

@@ -20,6 +20,7 @@ from gpuwatch.core.model.run import (
     TimedStep,
     Worker,
 )
+from gpuwatch.experiment.probing.device_maps import described_device
 from gpuwatch.experiment.probing.memory_recording import MemoryRecordings
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.step_times import speed_of_steps
@@ -261,16 +262,4 @@ def _standstill(data: dict[str, Any]) -> Standstill:
         cpu_seconds=float(data["cpu_seconds"]),
         steps=int(data["steps"]),
         threads=msgspec.convert(data["threads"], tuple[ThreadStack, ...]),
-    )
-
-
-def described_device(name: str, ordinal: int, properties: dict[str, Any]) -> DeviceMapping:
-    """PyTorch does not log its devices; these come from ``torch.cuda.get_device_properties``."""
-    return DeviceMapping(
-        framework_device=name,
-        cuda_ordinal=ordinal,
-        uuid=properties.get("uuid"),
-        pci_bus_id=properties.get("pci_bus_id"),
-        name=properties.get("name"),
-        compute_capability=properties.get("capability"),
     )

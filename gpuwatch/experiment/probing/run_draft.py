@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -29,6 +29,7 @@ from gpuwatch.core.model.run import (
 from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX, Memory
 from gpuwatch.core.model.snapshot import Process, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import visible_to
+from gpuwatch.experiment.probing.device_maps import joined_device_map, with_reported_ordinal
 from gpuwatch.experiment.probing.op_placement import OpCounts, graph_coverage, merge_op_counts
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
 from gpuwatch.experiment.probing.quoted_failures import FailureCounts, was_written_before, without_quoted_failures
@@ -410,20 +411,3 @@ class RunDraftBuilder:
         if script.verdict == "oom" and (facts.ooms or any(map(is_out_of_memory_error, self.received.errors))):
             return "oom", "It ran out of memory, as this configuration shows."
         return "ok", ""
-
-
-def joined_device_map(
-    logged: Iterable[DeviceMapping], reported: Mapping[str, DeviceMapping]
-) -> tuple[DeviceMapping, ...]:
-    """The devices in a process's log, and those that only the process itself reported."""
-    logged = tuple(logged)
-    names = {mapping.framework_device for mapping in logged}
-    return (*logged, *(mapping for name, mapping in reported.items() if name not in names))
-
-
-def with_reported_ordinal(mapping: DeviceMapping, reported: Mapping[str, DeviceMapping]) -> DeviceMapping:
-    """The mapping with CUDA's device number as the process reported it: a PluggableDevice logs the plug-in's."""
-    known = reported.get(mapping.framework_device)
-    if mapping.pci_bus_id is not None or mapping.uuid is not None or known is None or known.cuda_ordinal is None:
-        return mapping
-    return msgspec.structs.replace(mapping, cuda_ordinal=known.cuda_ordinal)

@@ -30,9 +30,9 @@ from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.environment_settings import environment_settings, stored_variables
 from gpuwatch.experiment.probing.guard_client import SIGINT_SECONDS, GuardReports, ProgramEnder
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
-from gpuwatch.experiment.probing.memory_recording import ProfilerLogFilter
 from gpuwatch.experiment.probing.output_backlog import OutputBacklog
 from gpuwatch.experiment.probing.probe_scripts import ProbeScript
+from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 from gpuwatch.experiment.probing.program_end import EndFacts, with_program_end
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder, SnapshotSource

@@ -18,12 +18,12 @@ import msgspec
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.core.model.run import DeviceMapping, Framework, KilledChild, RunProcess
+from gpuwatch.experiment.probing.device_maps import joined_device_map, with_reported_ordinal
 from gpuwatch.experiment.probing.environment_settings import stored_variables
 from gpuwatch.experiment.probing.launch_program import PENDING_CONNECTIONS
 from gpuwatch.experiment.probing.op_placement import OpCounts
 from gpuwatch.experiment.probing.quoted_failures import FailureCounts
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents
-from gpuwatch.experiment.probing.run_draft import joined_device_map, with_reported_ordinal
 from gpuwatch.experiment.probing.stream_reader import LineSplitter, StreamReader
 from gpuwatch.explain.logs import tensorflow_device_lines
 from gpuwatch.explain.logs.device_names import device_name, is_gpu

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
+
 from gpuwatch.core.model.run import DeviceMapping, Framework, Run
 from gpuwatch.core.model.snapshot import FAILED_ITSELF, Device, Snapshot, pci_slot
 from gpuwatch.core.model.visible_devices import read_visible
@@ -122,6 +124,18 @@ class Evidence:
             if device_name(mapping.framework_device) == wanted:
                 return device_behind(mapping, self.gpus)
         return None
+
+
+def mapped_to(mapping: DeviceMapping, device: Device) -> DeviceMapping:
+    """The mapping with what NVML says of its physical GPU."""
+    return msgspec.structs.replace(
+        mapping,
+        physical_index=device.index,
+        uuid=device.uuid,
+        pci_bus_id=device.pci_bus_id,
+        name=device.name or mapping.name,  # plugins give every device the same name
+        compute_capability=mapping.compute_capability or device.compute_capability,
+    )
 
 
 def device_behind(mapping: DeviceMapping, gpus: Iterable[Device]) -> Device | None:

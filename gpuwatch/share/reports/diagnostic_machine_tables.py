@@ -9,6 +9,7 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import STATE_ORDER, Check, Doctor
 from gpuwatch.core.model.run import DeviceMapping, Run
 from gpuwatch.core.model.snapshot import Device, Process, Snapshot
+from gpuwatch.explain.diagnosis.evidence import mapped_to
 from gpuwatch.share.reports import bar_charts
 from gpuwatch.share.reports.diagnostic_summary import nvml_silence, run_name, short_command, utc_text
 from gpuwatch.share.reports.doctor_report import GROUP_TITLES, check_row
@@ -38,7 +39,9 @@ def device_map_table(document: Diagnostic) -> Table:
     """Framework device, CUDA ordinal, NVML index, address, UUID, memory limits and use."""
     snapshot, doctor = document.snapshot, document.doctor
     devices = {device.uuid: device for device in snapshot.devices} if snapshot is not None else {}
-    entries = list(map(_without_framework, devices.values())) if doctor is None else doctor.device_map
+    without_framework = DeviceMapping(framework_device="")
+    gpus = [mapped_to(without_framework, device) for device in devices.values()]
+    entries = gpus if doctor is None else doctor.device_map
     program = _latest_program_with_memory(document)
     program_map = program.device_map if program is not None else ()
     granted = [(entry.uuid, entry.granted_bytes) for entry in program_map if entry.uuid and entry.granted_bytes]
@@ -81,17 +84,6 @@ def device_map_table(document: Diagnostic) -> Table:
         optional=("Capability",),
         below="UUID",
     ).without(*left_out)
-
-
-def _without_framework(device: Device) -> DeviceMapping:
-    return DeviceMapping(
-        framework_device="",
-        physical_index=device.index,
-        uuid=device.uuid,
-        pci_bus_id=device.pci_bus_id,
-        name=device.name,
-        compute_capability=device.compute_capability,
-    )
 
 
 def _unmapped(document: Diagnostic) -> str:

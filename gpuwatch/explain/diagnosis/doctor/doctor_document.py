@@ -16,7 +16,7 @@ from gpuwatch.explain.diagnosis.doctor import (  # noqa: F401 - doctor_only_caus
     framework,
 )
 from gpuwatch.explain.diagnosis.doctor.check import CHECKS, DeclaredCheck, Facts, run_checks
-from gpuwatch.explain.diagnosis.evidence import Evidence
+from gpuwatch.explain.diagnosis.evidence import Evidence, mapped_to
 from gpuwatch.explain.diagnosis.rule_engine import diagnose, diagnose_machine, primary_cause
 
 CHECK_MODULES = (driver, devices, container, environment, framework)
@@ -89,15 +89,7 @@ def device_map(facts: Facts) -> tuple[DeviceMapping, ...]:
     seen = visible_devices(facts.visible_devices, order, facts.gpus)
     ordinals = {entry.uuid: entry.ordinal for entry in seen.map}
     mapped += (
-        DeviceMapping(
-            framework_device="",
-            cuda_ordinal=ordinals.get(device.uuid),
-            physical_index=device.index,
-            uuid=device.uuid,
-            pci_bus_id=device.pci_bus_id,
-            name=device.name,
-            compute_capability=device.compute_capability,
-        )
+        mapped_to(DeviceMapping(framework_device="", cuda_ordinal=ordinals.get(device.uuid)), device)
         for device in facts.gpus
         if device.uuid not in known
     )

@@ -11,7 +11,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.run import DeviceMapping, Oom, PredictedMapping, Run
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.visible_devices import visible_devices
-from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind
+from gpuwatch.explain.diagnosis.evidence import Evidence, device_behind, mapped_to
 from gpuwatch.explain.diagnosis.memory.oom_verdict import UNEXPLAINED_TITLES, with_verdicts
 from gpuwatch.explain.diagnosis.rule_engine import by_severity, diagnose, primary_cause
 from gpuwatch.explain.diagnosis.rules.child_processes import EXIT_0_TITLE
@@ -137,14 +137,7 @@ def _with_gpus(
         if device is None and mapping.pci_bus_id is None and mapping.cuda_ordinal is not None:
             device = before.device(ordinals.get(mapping.cuda_ordinal))
         if device is not None:
-            mapping = replace(
-                mapping,
-                physical_index=device.index,
-                uuid=device.uuid,
-                pci_bus_id=device.pci_bus_id,
-                name=device.name or mapping.name,  # plugins give every device the same name
-                compute_capability=mapping.compute_capability or device.compute_capability,
-            )
+            mapping = mapped_to(mapping, device)
         joined.append(mapping)
     return tuple(joined)
 
