@@ -34,7 +34,7 @@ _THREAD_SWITCH_SECONDS = 0.001
 
 def need_terminal(pipe_hint: str, text_hint: str) -> None:
     """:class:`UsageError` where nothing can be drawn; the hints say what works in a pipe, and as text."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):  # None: it is closed
         raise UsageError("the dashboard needs a terminal", hint=pipe_hint)
     unable = why_cannot_draw(os.environ)
     if unable:

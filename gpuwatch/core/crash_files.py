@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpuwatch import __version__
 from gpuwatch.core import private_folders, user_folders
+from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.masking.mask_secrets import mask_text
 
 
@@ -38,7 +39,9 @@ def save_traceback(error: BaseException) -> Path | None:
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """Writes the traceback; returns one line about the error and one about the file, for the user."""
+    """One line about the error and one about the file of its traceback, for the user; of a GpuwatchError its own."""
+    if isinstance(error, GpuwatchError):
+        return error.message, error.hint
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
     what = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))[:200]

@@ -8,6 +8,7 @@ import time
 import psutil
 
 from gpuwatch.core.model.snapshot import Host, Problem
+from gpuwatch.machine.sources import procfs
 
 
 class HostReader:
@@ -15,7 +16,7 @@ class HostReader:
 
     def __init__(self) -> None:
         self._hostname = os.uname().nodename
-        self._boot_time = psutil.boot_time()
+        self._boot_time = procfs.boot_time()
         self._cpu_seconds: tuple[float, float] | None = None
         """Busy seconds and all seconds of all cores together since boot, at the previous read."""
         self._first = True

@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuwatch.core.errors import GpuwatchError
+
 TICKS = os.sysconf("SC_CLK_TCK")
 """Clock ticks in a second, the unit of CPU and start times in /proc."""
 FIRST_PID = 1
@@ -42,12 +44,17 @@ def boot_id() -> str:
 
 
 def boot_time(proc: str = "/proc") -> float:
-    """When the system booted, in seconds since the epoch. OSError, ValueError."""
-    with open(f"{proc}/stat", "rb") as file:
-        for line in file:
-            if line.startswith(b"btime "):
-                return float(line.split()[1])
-    raise ValueError(f"{proc}/stat has no boot time")
+    """When the system booted, in seconds since the epoch. GpuwatchError where /proc is not mounted or not readable."""
+    reason = "it has no boot time"
+    try:
+        with open(f"{proc}/stat", "rb") as file:
+            for line in file:
+                if line.startswith(b"btime "):
+                    return float(line.split()[1])
+    except OSError as error:
+        reason = error.strerror or str(error)
+    hint = "gpuwatch reads the host and its processes from /proc; to mount it: mount -t proc proc /proc"
+    raise GpuwatchError(f"cannot read {proc}/stat: {reason}", hint=hint)
 
 
 class ProcessStat(NamedTuple):
