@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,7 +109,11 @@ def run(
     enter_simulation(ctx, tier, command, private=True)
     # The loader reads the variable when a process starts: a fork would not find the simulated driver.
     same = os.environ.get("LD_LIBRARY_PATH") == libraries
-    feed = LiveFeed(interval, first=fork_collector(interval) if same else None)
+    first = None
+    if same:
+        with suppress(OSError):  # no more processes: the feed reports that, and tries again
+            first = fork_collector(interval)
+    feed = LiveFeed(interval, first=first)
     feed.launch()
     from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuwatch import __version__
 from gpuwatch.core import private_folders, user_folders
-from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.errors import PROCESS_LIMIT_HINT, GpuwatchError, is_thread_refused
 from gpuwatch.core.masking.mask_secrets import mask_text
 
 
@@ -42,6 +42,8 @@ def describe_error(error: BaseException) -> tuple[str, str]:
     """One line about the error and one about the file of its traceback, for the user; of a GpuwatchError its own."""
     if isinstance(error, GpuwatchError):
         return error.message, error.hint
+    if is_thread_refused(error):
+        return "the system starts no more threads", PROCESS_LIMIT_HINT
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
     what = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))[:200]

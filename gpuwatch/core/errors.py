@@ -28,3 +28,12 @@ class UsageError(GpuwatchError):
     """The command was wrong (unknown name, invalid option): exit code 2."""
 
     exit_code = EXIT_USAGE
+
+
+PROCESS_LIMIT_HINT = "at the limit of processes and threads? see ulimit -u, and pids.max of the container or job"
+"""For a process or thread that the system does not start (EAGAIN); Python has no errno for a thread."""
+
+
+def is_thread_refused(error: BaseException) -> bool:
+    """Whether the system refused to start a thread."""
+    return isinstance(error, RuntimeError) and "can't start new thread" in str(error)

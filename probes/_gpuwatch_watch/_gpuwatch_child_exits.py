@@ -7,7 +7,6 @@ Standard library only, Python 3.7 or newer.
 """
 
 import _socket
-import json
 import time
 
 _REPORTED_SIGNALS = frozenset([4, 6, 7, 8, 9, 11])
@@ -56,12 +55,15 @@ def _send(address, kind, **data):
 
     By ``_socket``: that ``socket`` is imported shows that the program itself may talk to others.
     """
-    line = {"t": time.monotonic(), "kind": kind, "data": data}
+    # Without "json", which may be a file of the program. The values are numbers and names of modules.
+    shown = {key: '"%s"' % value if isinstance(value, str) else value for key, value in data.items()}
+    values = ", ".join('"%s": %s' % item for item in shown.items())
+    line = '{"t": %r, "kind": "%s", "data": {%s}}\n' % (time.monotonic(), kind, values)
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.settimeout(1.0)
         connection.connect("\0" + address)
-        connection.sendall((json.dumps(line) + "\n").encode(), _socket.MSG_NOSIGNAL)
+        connection.sendall(line.encode(), _socket.MSG_NOSIGNAL)
     except OSError:  # gpuwatch has ended, or does not read
         pass
     finally:

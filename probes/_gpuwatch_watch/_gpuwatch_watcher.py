@@ -234,11 +234,13 @@ class Watcher:
         return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
     def address_limit(self):
-        """The limit of the address space in bytes (RLIMIT_AS); None without one."""
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        return None if limit == resource.RLIM_INFINITY else limit
+        """The limit of the address space in bytes (RLIMIT_AS); None without one. "resource" may be the program's."""
+        try:
+            with open("/proc/self/limits") as limits:
+                limit = next((line.split()[3] for line in limits if line.startswith("Max address space")), "")
+        except OSError:
+            return None
+        return int(limit) if limit.isdigit() else None
 
     def tried(self, last=False):
         if self.trial is not None:

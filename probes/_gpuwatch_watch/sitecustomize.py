@@ -4,6 +4,10 @@ gpuwatch puts this folder first on PYTHONPATH. At the start, the folder is remov
 sitecustomize is run, and an entry in sys.meta_path waits for the import of TensorFlow, Keras or PyTorch. A program that
 imports none of them only says so at its end. Under ``gpuwatch sim`` it is loaded for simulated GPUs: see
 _gpuwatch_simulated_gpus.py. Every version of Python must be able to compile this file.
+
+The program's own folder is before the standard library on sys.path: a file ``resource.py`` in it is what ``import
+resource`` finds. So whatever runs in a program that may not have imported a module itself uses built-in modules, and
+:func:`_standard_module`.
 """
 
 import os
@@ -116,11 +120,11 @@ class _Waiter(object):
         observers = [observer for observer in reversed(self.observers) if name in observer.actions]
         if not observers or name in self.searching:
             return None
-        import importlib.util
+        import _frozen_importlib  # "importlib" may be a file of the program
 
         self.searching.add(name)
         try:
-            spec = importlib.util.find_spec(name)
+            spec = _frozen_importlib._find_spec(name, path)
         finally:
             self.searching.discard(name)
         if spec is None or not hasattr(spec.loader, "exec_module"):
@@ -152,12 +156,12 @@ class _Waiter(object):
             self.observers += watcher.begin(os.environ["GPUWATCH_WATCH"], self.load, self.simulation)
 
     def load(self, name):
-        import importlib.machinery
-        import importlib.util
+        import _frozen_importlib
+        import _frozen_importlib_external
 
-        loader = importlib.machinery.SourceFileLoader(name, os.path.join(self.folder, name + ".py"))
+        loader = _frozen_importlib_external.SourceFileLoader(name, os.path.join(self.folder, name + ".py"))
         loader.set_data = lambda *_, **__: None  # no bytecode is written, and no switch of the interpreter is touched
-        module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+        module = _frozen_importlib.module_from_spec(_frozen_importlib.spec_from_loader(name, loader))
         loader.exec_module(module)
         return module
 
@@ -187,11 +191,27 @@ _LARGE = 100 << 10
 _USES_GPUS = ("libcuda", "libnvidia", "libnccl")
 
 
+def _standard_module(name):
+    """A module of the standard library that needs no other, which the program does not get to see."""
+    import _frozen_importlib
+    import _frozen_importlib_external
+
+    folder = os.path.dirname(os.path.abspath(os.__file__))
+    spec = _frozen_importlib.BuiltinImporter.find_spec(name)
+    if spec is None:
+        folders = [folder, os.path.join(folder, "lib-dynload")]
+        spec = _frozen_importlib_external.PathFinder.find_spec(name, folders)
+    module = _frozen_importlib.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _say_quiet():
     """At the end: that this process could not use a GPU, nor tell of one elsewhere; what it printed is only text."""
-    import resource
-
-    if _waiter.begun or "socket" in sys.modules or resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > _LARGE:
+    if _waiter.begun or "socket" in sys.modules:
+        return
+    resource = _standard_module("resource")
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > _LARGE:
         return
     with open("/proc/self/maps") as maps:
         if any(name in line for line in maps for name in _USES_GPUS):

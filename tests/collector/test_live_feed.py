@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -191,6 +192,34 @@ def test_a_collector_that_does_not_start_again_is_not_the_driver_s_silence(
         assert feed.status().collector_fault == "was killed by SIGSEGV"
     finally:
         feed.stop()
+
+
+def test_where_no_thread_or_process_can_be_started_it_is_said_and_tried_again(
+    sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_feed, "_FAILED_PAUSE_SECONDS", 0.2)
+    refused = ["thread", "process"]
+    start, popen = threading.Thread.start, subprocess.Popen
+
+    def start_thread(thread: threading.Thread) -> None:
+        if thread.name == "gpuwatch-reader" and "thread" in refused:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def start_process(*arguments: Any, **options: Any) -> Any:
+        if "process" in refused and "thread" not in refused:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return popen(*arguments, **options)
+
+    monkeypatch.setattr(threading.Thread, "start", start_thread)
+    monkeypatch.setattr(live_feed.subprocess, "Popen", start_process)
+    feed = start_feed(sim_machine("1x1GiB"))
+    wait_for(lambda: feed.failure.startswith("the system starts no more threads; at the limit of processes"))
+    refused.remove("thread")
+    wait_for(lambda: feed.failure.startswith("the collector cannot be started: Resource temporarily unavailable; at"))
+    refused.clear()
+    wait_for(lambda: bool(feed.drain()))
+    assert feed.failure == ""
 
 
 @pytest.mark.parametrize("place", ["import", "sample"])

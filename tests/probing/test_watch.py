@@ -562,6 +562,25 @@ def test_growth_that_is_set_in_the_environment_once_tensorflow_has_its_devices(
     assert all("at train.py:5; too late" in one["evidence"][0] for one in late)
 
 
+@pytest.mark.parametrize(
+    "program", ["print(1)", "import subprocess\nsubprocess.run(['sh', '-c', 'kill -9 $$'])", "raise ValueError"]
+)
+def test_files_of_the_program_with_names_of_the_standard_library_are_left_alone(tmp_path: Path, program: str) -> None:
+    """They hide modules from whatever gpuwatch runs inside: the program's folder is first on its path."""
+    loads = "import sys, subprocess, traceback; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True).stdout.split()
+    used = {name.partition(".")[0] for name in loaded} | {"subprocess", "msvcrt"}  # which subprocess looks for
+    for name in sys.stdlib_module_names - used:
+        if not name.startswith("_"):
+            (tmp_path / f"{name}.py").write_text(f"import sys; sys.stderr.write('{name}.py was loaded\\n')\n")
+    (tmp_path / "train.py").write_text(program)
+    out = tmp_path / "run.json"
+    seen = watched("-q", "-o", str(out), "--", sys.executable, str(tmp_path / "train.py"))
+    assert b"was loaded" not in seen.stderr
+    if "kill" in program:
+        assert [child["signal"] for child in read(out)["killed_children"]] == [9]
+
+
 def test_a_limit_of_the_address_space_is_told_where_memory_ran_out_below_it(tmp_path: Path) -> None:
     code = "import torch; raise MemoryError('Unable to allocate 64.0 GiB for an array with shape (8,)')"
     for limit in (None, 1 << 34):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.errors import PROCESS_LIMIT_HINT, GpuwatchError
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.collector_supervision import (
     CRASH_SIGNALS,
@@ -296,7 +297,8 @@ class LiveFeed:
                 pass_fds=() if page is None else (page.descriptor,),
             )
         except OSError as error:
-            raise GpuwatchError(f"the collector cannot be started: {error}") from error
+            hint = PROCESS_LIMIT_HINT if error.errno == errno.EAGAIN else ""
+            raise GpuwatchError(f"the collector cannot be started: {error.strerror or error}", hint=hint) from error
         self._watch = CollectorWatch(process.pid, page)
         return process
 
@@ -304,12 +306,14 @@ class LiveFeed:
         """Reads collectors, one after another, until :meth:`stop`."""
         pause = 0.0
         while not self._stopping.wait(pause):
-            process = self._process
-            if process is None:
-                process = self._process = self._spawn()
-                self._started_at = time.monotonic()
-            reader = threading.Thread(target=self._read_snapshots, args=(process,), name="gpuwatch-reader", daemon=True)
-            reader.start()
+            try:
+                process, reader = self._begin_reading()
+            except (GpuwatchError, RuntimeError) as error:
+                from gpuwatch.core.crash_files import describe_error
+
+                self._note_failure("; ".join(filter(None, describe_error(error))))
+                pause = _FAILED_PAUSE_SECONDS
+                continue
             while reader.is_alive() and not self._stopping.is_set():
                 # The reader ends when the process does; otherwise nothing happens before a snapshot is overdue.
                 patience = self._patience()
@@ -343,6 +347,26 @@ class LiveFeed:
             pause = _FAILED_PAUSE_SECONDS if self.failure else min(10.0, 0.5 * 2 ** min(self._replacements, 5))
             if left_out:
                 pause = 0.0  # the next one does not make that call
+
+    def _begin_reading(self) -> tuple[CollectorProcess, threading.Thread]:
+        """A collector and the thread that reads it. GpuwatchError or RuntimeError if the system starts no more."""
+        process = self._process
+        if process is None:
+            process = self._process = self._spawn()
+            self._started_at = time.monotonic()
+        reader = threading.Thread(target=self._read_snapshots, args=(process,), name="gpuwatch-reader", daemon=True)
+        try:
+            reader.start()
+        except RuntimeError:
+            end_process(process)
+            self._process = None
+            raise
+        return process, reader
+
+    def _note_failure(self, text: str) -> None:
+        with self._arrived:
+            self.failure = text
+            self._arrived.notify_all()
 
     def _silent_since(self) -> float:
         return max(self._last_arrival or 0.0, self._started_at, self._resumed_at)
@@ -413,9 +437,7 @@ class LiveFeed:
             if process is not self._process:
                 return  # a replaced collector that answers after all
             if kind == FAILURE:
-                with self._arrived:
-                    self.failure = frame.decode()
-                    self._arrived.notify_all()
+                self._note_failure(frame.decode())
             elif kind == SOURCE:
                 before, self._source, self._silence_reported_at = (
                     self._source,
