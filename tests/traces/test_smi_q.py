@@ -163,6 +163,76 @@ def test_text_becomes_a_snapshot_and_na_stays_unknown() -> None:
     assert second.readings == {}
 
 
+OLD_ECC = """    ECC Errors
+        Volatile
+            Single Bit
+                Device Memory             : 6
+                Register File             : 1
+                Texture Shared            : N/A
+                Total                     : 7
+            Double Bit
+                Device Memory             : 2
+                Total                     : 2
+        Aggregate
+            Single Bit
+                Total                     : 9
+            Double Bit
+                Total                     : N/A
+"""
+
+
+def test_errors_are_read_where_older_gpus_count_them_by_bits() -> None:
+    start, end = TEXT.index("    ECC Errors"), TEXT.index("    Remapped Rows")
+    text = (TEXT[:start] + OLD_ECC + TEXT[end:]).format(thermal="Not Active", failed="No")
+    (gpu,) = machine(text).devices
+    counts = ("corrected", "uncorrected", "corrected_lifetime", "uncorrected_lifetime", "sram_uncorrected")
+    assert [gpu.readings.get(f"ecc.{name}") for name in counts] == [7, 2, 9, None, None]
+    xml = XML.replace(
+        " <remapped_rows>",
+        "<ecc_errors><volatile><double_bit><device_memory>3</device_memory><total>3</total></double_bit></volatile>"
+        "</ecc_errors><remapped_rows>",
+    )
+    assert machine(xml).devices[0].readings["ecc.uncorrected"] == 3
+
+
+def test_errors_of_memory_count_where_the_chip_does_not_count_its_caches() -> None:
+    text = TEXT.format(thermal="Not Active", failed="No")
+    for line in ("SRAM Correctable              : 2", "SRAM Uncorrectable Parity     : 1"):
+        text = text.replace(line, line[:-1] + "N/A")
+    text = text.replace("SEC-DED    : 0", "SEC-DED    : N/A").replace(
+        "DRAM Uncorrectable            : 0", "DRAM Uncorrectable : 5"
+    )
+    (gpu,) = machine(text).devices
+    assert (gpu.readings["ecc.corrected"], gpu.readings["ecc.uncorrected"]) == (3, 5)
+    assert "ecc.sram_uncorrected" not in gpu.readings
+
+
+@pytest.mark.parametrize(
+    ("printed", "state", "reason", "title"),
+    [
+        ("GPU is lost", "lost", "device_lost", "GPU 0 has fallen off the bus"),
+        ("[GPU requires reset]", "reset-required", "device_lost", "GPU 0 needs a reset"),
+        ("Unknown Error", "ok", "failed", "GPU 0: memory cannot be read"),
+    ],
+)
+def test_a_gpu_that_nvidia_smi_cannot_ask_is_lost(printed: str, state: str, reason: str, title: str) -> None:
+    """It is no fault of the NVLink fabric, whose state is such a text too."""
+    text = TEXT.format(thermal="Not Active", failed="No")
+    text = text.replace(
+        "    Temperature\n",
+        f"    Fabric\n        State         : {printed}\n        Health\n            Summary   : {printed}\n    Temperature\n",
+    )
+    for value in ("81559 MiB", "600 MiB", "1100 MiB", "79859 MiB", "51 C"):
+        text = text.replace(f": {value}", f": {printed}")
+    found = explain(text.splitlines())
+    assert found.machine is not None
+    (gpu,) = found.machine.devices
+    assert (gpu.state, gpu.missing["memory.used_bytes"].reason) == (state, reason)
+    assert gpu.readings.get("fabric.state") is gpu.readings.get("fabric.health") is None
+    assert title in [finding.title for finding in found.findings]
+    assert "fabric" not in str(found.findings)
+
+
 def test_a_margin_that_is_called_current_is_read() -> None:
     text = TEXT.format(failed="No", thermal="Not Active").replace("GPU T.Limit Temp ", "GPU Current T.Limit Temp ")
     assert "temperature.margin_celsius" in machine(text).devices[0].readings

@@ -2,7 +2,7 @@
 
 Both print the same tree, as indented text or as XML, with names that differ by driver: :mod:`.nvidia_smi_q_fields` has
 them. The XML is read tag by tag: no entity is expanded and nothing is fetched. What says N/A is missing, never 0.
-Layouts: drivers 515 to 610.
+Layouts: drivers 352 to 610.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,6})?)\s*(KiB|MiB|GiB|KB/s|MB/s|us|mV
 _FACTORS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB/s": 1000, "MB/s": 1000_000}
 _NOT_SUPPORTED = Missing("not_supported", detail="nvidia-smi says N/A")
 _NOT_PRINTED = Missing("unknown", detail="not in the output of nvidia-smi -q")
+_DEVICE_LOST = Missing("device_lost", detail="nvidia-smi says that the GPU is lost or requires a reset")
+_FAILED = Missing("failed", detail="nvidia-smi says Unknown Error")
+_LOST_TEXTS = {"gpu is lost": "lost", "gpu requires reset": "reset-required"}
+"""NVML's texts of the errors that make a GPU unusable: nvidia-smi prints them in place of values."""
+_FAILED_TEXT = "unknown error"
 _MISSING_TEXTS = frozenset({"", "n/a", "[n/a]", "none yet", "not supported", "[not supported]"})
 _DEPRECATED_TEXT = "requested functionality"
 
@@ -239,7 +244,13 @@ def _time(text: str) -> datetime.datetime:
 
 
 def _text_or_none(text: str | None) -> str | None:
-    return None if text is None or text.lower() in _MISSING_TEXTS or text.lower().startswith(_DEPRECATED_TEXT) else text
+    if text is None or text.lower() in _MISSING_TEXTS or text.lower().startswith(_DEPRECATED_TEXT):
+        return None
+    return None if _error_text(text) in (*_LOST_TEXTS, _FAILED_TEXT) else text
+
+
+def _error_text(text: str) -> str:
+    return text.lower().strip("[]")
 
 
 def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
@@ -251,7 +262,7 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
         if value is not None:
             readings[metric] = value
         else:
-            missing[metric] = _NOT_SUPPORTED if printed or _section_is_missing(names, gpu.fields) else _NOT_PRINTED
+            missing[metric] = _why_missing(printed, names, gpu.fields)
     derived: dict[str, Value | None] = {"clocks.event_reasons": _clock_event_reasons(gpu.fields)}
     derived |= {metric: _sum(gpu.fields, f"ecc_errors/{kind}", names) for metric, (kind, names) in ECC_SUMS.items()}
     for metric, value in derived.items():
@@ -269,10 +280,20 @@ def _device(index: int, gpu: _Gpu, seen: set[str]) -> Device:
         uuid=uuid if uuid and uuid not in seen else f"{uuid or 'GPU'}@{bus.lower()}",
         name=_text_or_none(gpu.fields.get("product_name")) or "unknown GPU",
         pci_bus_id=bus.lower()[-12:],
+        state=next((state for text in gpu.fields.values() if (state := _LOST_TEXTS.get(_error_text(text)))), "ok"),
         readings=readings,
         missing=missing,
         mig_instances=instances,
     )
+
+
+def _why_missing(printed: list[str], names: tuple[str, ...], fields: Mapping[str, str]) -> Missing:
+    errors = {_error_text(text) for text in printed}
+    if not errors.isdisjoint(_LOST_TEXTS):
+        return _DEVICE_LOST
+    if _FAILED_TEXT in errors:
+        return _FAILED
+    return _NOT_SUPPORTED if printed or _section_is_missing(names, fields) else _NOT_PRINTED
 
 
 def _section_is_missing(names: tuple[str, ...], fields: Mapping[str, str]) -> bool:
@@ -297,19 +318,10 @@ def _value(metric: str, text: str) -> Value | None:
 
 
 def _sum(fields: Mapping[str, str], section: str, names: tuple[str, ...]) -> int | None:
-    """The sum of counters; None if one of them has no value."""
-    total = 0
-    for name in names:
-        parts = (
-            [f"{section}/{name}"]
-            if f"{section}/{name}" in fields
-            else [f"{section}/{name}{end}" for end in ECC_ERROR_SUFFIXES]
-        )
-        found = [int(text) for part in parts if (text := fields.get(part, "")).isdecimal()]
-        if not found:
-            return None
-        total += sum(found)
-    return total
+    """The sum of the counters that the GPU has; None if it has none."""
+    printed = [fields.get(f"{section}/{name}{end}", "") for name in names for end in ECC_ERROR_SUFFIXES]
+    counts = [int(text) for text in printed if text.isdecimal()]
+    return sum(counts) if counts else None
 
 
 def _clock_event_reasons(fields: Mapping[str, str]) -> str | None:

@@ -124,17 +124,20 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "identity.gsp_version": ("gsp_firmware_version",),
 }
 """The names of each metric in the tree, of text and of XML; the first that has a value counts."""
+_CORRECTED = ("sram_correctable", "dram_correctable", "single_bit/total")
+_UNCORRECTED = ("sram_uncorrectable", "dram_uncorrectable", "double_bit/total")
 ECC_SUMS = {
-    "ecc.corrected": ("volatile", ("sram_correctable", "dram_correctable")),
-    "ecc.corrected_lifetime": ("aggregate", ("sram_correctable", "dram_correctable")),
+    "ecc.corrected": ("volatile", _CORRECTED),
+    "ecc.corrected_lifetime": ("aggregate", _CORRECTED),
     "ecc.sram_uncorrected": ("volatile", ("sram_uncorrectable",)),
     "ecc.sram_uncorrected_lifetime": ("aggregate", ("sram_uncorrectable",)),
-    "ecc.uncorrected": ("volatile", ("sram_uncorrectable", "dram_uncorrectable")),
-    "ecc.uncorrected_lifetime": ("aggregate", ("sram_uncorrectable", "dram_uncorrectable")),
+    "ecc.uncorrected": ("volatile", _UNCORRECTED),
+    "ecc.uncorrected_lifetime": ("aggregate", _UNCORRECTED),
 }
-"""Metrics that are sums of counters: the branch of the tree, and the names of the counters."""
-ECC_ERROR_SUFFIXES = ("_parity", "_secded", "_sec-ded")
-"""Newer drivers print uncorrectable SRAM errors by kind."""
+"""Metrics that are sums of counters: the branch of the tree, and the names of the counters. GPUs before Turing, and all
+GPUs of older drivers, count by bits instead of by kind of memory."""
+ECC_ERROR_SUFFIXES = ("", "_parity", "_secded", "_sec-ded")
+"""Newer drivers print uncorrectable SRAM errors by kind, in place of their number."""
 CLOCK_REASON_IDS = {
     "applications_clocks_setting": "applications-clocks",
     "hw_thermal_slowdown": "hw-thermal",
