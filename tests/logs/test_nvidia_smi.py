@@ -102,5 +102,17 @@ def test_what_follows_a_table_is_read() -> None:
     assert len(found.device_map) == 2
 
 
-def test_an_exclusive_card_is_told() -> None:
-    assert "mode.exclusive" in parse(OLD.replace("     Default |", "  E. Process |")).topics
+def test_a_mode_supports_what_it_kept_out() -> None:
+    busy = "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable"
+    found = explain((OLD.replace("     Default |", "  E. Process |") + busy).splitlines())
+    assert found.primary == "mode.exclusive"
+    assert "E. Process |" in str(found.findings[0].evidence)
+
+
+@pytest.mark.parametrize("after", ["", "KeyError: 'label'\n"])
+def test_a_mode_that_a_table_shows_is_no_error(after: str) -> None:
+    """Many clusters set it on all GPUs; a program that it keeps out says so."""
+    table = OLD.replace("     Default |", "  E. Process |")
+    traceback = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    use(row)\n' if after else ""
+    found = explain((table + traceback + after).splitlines())
+    assert found.primary == ("program.error" if after else "healthy")

@@ -493,8 +493,10 @@ class LogParser:
         """Takes a line of nvidia-smi's tables, which may also contain the compute mode."""
         if not self._multiline.take_table_line(raw[:MAX_LINE_CHARS].rstrip()):
             return False
-        faulty = "ERR!" in raw and _MIG_ERROR_COLUMN.match(raw) is None
-        if "E. Process" in raw or "Prohibited" in raw or faulty:
+        if "E. Process" in raw or "Prohibited" in raw:
+            # A mode that many clusters set on all GPUs: what it keeps out says so itself.
+            self._facts.note("mode.shown", raw.strip())
+        if "ERR!" in raw and _MIG_ERROR_COLUMN.match(raw) is None:
             self._messages.read("", raw.strip(), raw)
         return True
 

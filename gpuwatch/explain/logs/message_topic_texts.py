@@ -47,7 +47,6 @@ EXPLICIT: Texts = {
         "'visible_device_list' listed an invalid", "assertionerror: invalid device id",
         "device < num_gpus internal assert failed", "nvidia-container-cli: device error",
     ),
-    "mode.exclusive": ("e. process |",),
     "visibility.none-available": ("no visible gpu devices", "no supported devices found for platform cuda",),
     "driver.not-running": (
         "kernel driver does not appear to be running", "couldn't communicate with the nvidia driver",
@@ -495,7 +494,7 @@ def is_worth_parsing(line: bytes) -> bool:
         or "nvrm" in text or "nvl" in text or "nvs" in text or "nvb" in text or "multicast" in text or "nvcc" in text
         or "nvenc" in text or "pu:" in text or "gpu" in text or "fail" in text or "unable" in text
         or "support" in text or "core dumped" in text or "xception" in text or "colocation" in text
-        or "e. process" in text or "nccl" in text or "dnn" in text or "blas" in text or "() " in text
+        or "nccl" in text or "dnn" in text or "blas" in text or "() " in text
         or "symbol" in text or "sm_" in text or ".so" in text or ".dll" in text or "library" in text
         or "bad_alloc" in text or "oom" in text or "retry" in text or "killed" in text or "terminat" in text
         or "fault" in text or "abort" in text or "illegal" in text or "corrupt" in text or " peer" in text

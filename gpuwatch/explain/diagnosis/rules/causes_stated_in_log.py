@@ -84,12 +84,14 @@ def stated_by_the_log(evidence: Evidence) -> Iterator[Finding]:
         only_query = all("driver error: failed to process" in line for line in lines)
         if cause == "driver.bad-state" and only_query and any("nvc.c:" in line for line in no_driver):
             continue  # the container toolkit could not query the driver, and its own log says why
-        if worked and all("xformers" in line.lower() or "E. Process |" in line for line in lines):
-            continue  # PyTorch's own attention was used; a mode that a table only shows kept nothing out
+        if worked and all("xformers" in line.lower() for line in lines):
+            continue  # PyTorch's own attention was used
         mapped = cause == "cuda.version-mismatch" and evidence.gpu_usable
         severity: Severity = "info" if expected else "warning" if row.ends == "nothing" or mapped else "error"
         certainty: Certainty = "fact" if row.stated == "fact" and (certain or row.ends == "nothing") else "likely"
         title, specific_action = _title_and_action(evidence, cause, lines)
+        if cause == "mode.exclusive":
+            lines = [*lines, *log.lines_of("mode.shown")]
         if cause == "api.removed":
             removed_errors = (error for error in log.errors if find_removed_api(error_line(error)) is not None)
             lines = [*lines, *chain.from_iterable(raised_at(log, error) for error in removed_errors)]
