@@ -108,7 +108,12 @@ SAMPLES = (
     Sample("zsh: /opt/homebrew/bin/python3 x.py\nAssertionError: Torch not compiled with CUDA enabled", '"mps"'),
     Sample("ROCm error: unspecified launch failure", "HSA_OVERRIDE_GFX_VERSION"),
     Sample("RuntimeError: Check failed: (status == cudaSuccess): BatchDecodeWithPagedKVCache failed with error invalid argument", "attention backend"),
-    Sample("NVRM: Xid (PCI:0000:01:00): 13, pid=7, Graphics Exception: ESR 0x405840=0x82000200", "graphics programs"),
+    Sample("NVRM: Xid (PCI:0000:01:00): 13, pid=7, Graphics Exception: ESR 0x405840=0x82000200", "graphics program"),
+    Sample("NVRM: Xid (PCI:0000:01:00): 13, pid=7, Graphics Exception: ChID 0015, Class 0000c597, Offset 00000000", "graphics program"),
+    Sample("NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=Game.exe, Ch 00000008. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted", "graphics program"),
+    # The engine of a CUDA kernel has the same name.
+    Sample("NVRM: Xid (PCI:0000:01:00): 13, pid=7, name=python, Graphics Exception: ESR 0x546fb0=0x11f000e", "CUDA_LAUNCH_BLOCKING"),
+    Sample("NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=python, Ch 00000008. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_8 faulted", "CUDA_LAUNCH_BLOCKING"),
     Sample("E xla/cuda_driver.cc:628] failed to get PTX kernel \"add\" from module: CUDA_ERROR_NOT_FOUND: named symbol not found", "older than this GPU"),
     Sample("/Users/a/torch/bin/luajit: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version", "last for macOS"),
     Sample("RuntimeError: CUDA error: no kernel image is available for execution on the device", "Kepler"),

@@ -109,10 +109,15 @@ def test_a_mode_supports_what_it_kept_out() -> None:
     assert "E. Process |" in str(found.findings[0].evidence)
 
 
-@pytest.mark.parametrize("after", ["", "KeyError: 'label'\n"])
-def test_a_mode_that_a_table_shows_is_no_error(after: str) -> None:
+KEY_ERROR = """\
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    use(row)
+KeyError: 'label'
+"""
+
+
+@pytest.mark.parametrize(("after", "cause"), [("", "healthy"), (KEY_ERROR, "program.error")])
+def test_a_mode_that_a_table_shows_is_no_error(after: str, cause: str) -> None:
     """Many clusters set it on all GPUs; a program that it keeps out says so."""
-    table = OLD.replace("     Default |", "  E. Process |")
-    traceback = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    use(row)\n' if after else ""
-    found = explain((table + traceback + after).splitlines())
-    assert found.primary == ("program.error" if after else "healthy")
+    assert explain((OLD.replace("     Default |", "  E. Process |") + after).splitlines()).primary == cause

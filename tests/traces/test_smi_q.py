@@ -218,10 +218,8 @@ def test_errors_of_memory_count_where_the_chip_does_not_count_its_caches() -> No
 def test_a_gpu_that_nvidia_smi_cannot_ask_is_lost(printed: str, state: str, reason: str, title: str) -> None:
     """It is no fault of the NVLink fabric, whose state is such a text too."""
     text = TEXT.format(thermal="Not Active", failed="No")
-    text = text.replace(
-        "    Temperature\n",
-        f"    Fabric\n        State         : {printed}\n        Health\n            Summary   : {printed}\n    Temperature\n",
-    )
+    fabric = f"    Fabric\n        State         : {printed}\n        Health\n            Summary   : {printed}\n"
+    text = text.replace("    Temperature\n", f"{fabric}    Temperature\n")
     for value in ("81559 MiB", "600 MiB", "1100 MiB", "79859 MiB", "51 C"):
         text = text.replace(f": {value}", f": {printed}")
     found = explain(text.splitlines())

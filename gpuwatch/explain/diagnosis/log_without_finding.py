@@ -73,6 +73,8 @@ def default_finding(log: LogFacts, others: Iterable[Finding] = ()) -> Finding:
     """
     if (stopped := _interrupt_finding(log)) is not None:
         return stopped
+    if log.ending_kind not in (WORK, KERAS_WORK) and (crash := log.lines_of("kernel.crash")):
+        return _warning_finding(row_named("kernel-crash"), *crash[:2])
     if log.ending_kind == FAILURE:
         meanings = ((message_meaning(line), line) for line in (log.ending_line, *log.last_lines))
         found = [(meaning, line) for meaning, line in meanings if meaning is not None]

@@ -19,7 +19,8 @@ _NAMES_AND_TEXTS = re.compile(
     r"|(?<!: )[\"'`]\w+[\"'`](?=[,:\])])|\b(?!out-of-|time-out)\w+(?:-\w+)+(?:'\w+)?(?:-\w+)*"  # of a list; compounds
     r"|[a-z_][\w.]*\([^)\s]*\)"  # a call
     r"|\S*[/\\]\S*|\b(?!rc=|code=|status=|exit)[\w.-]+=\S+"  # a file, an option's value
-    r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?=\W|$)|\b\w+\.[a-z]\w{0,4}\b(?:[:(]\d+)?"
+    r"|(?<![\w-])--?[\w-]+|\b[\w.]*_\w*(?:(?:\.[a-z_]+)+(?![\w.]))?(?=\W|$)|\b\w+\.[a-z]\w{0,4}\b(?:[:(]\d+)?"
+    r"|\b[a-z]+(?:\.[a-z_]+){2,}(?![\w.])|\b(?:\w+[+-](?:\s|$)){2,}"  # a dotted name; flags, as lspci prints them
 )
 """Names and texts, in which a word means nothing."""
 _WORDS = re.compile(
@@ -74,7 +75,7 @@ _MEASURES = re.compile(
     r"|\b(?:squared|absolute|relative|percentage|word|character|mean|max|test|train\w*|val\w*|eval\w*|std|standard"
     r"|reconstruction|prediction|estimation|approximation|rounding|pose|angular|position|rotation|translation|top-\d"
     r"|td|l[12]|rel|abs|rms)[ -](?:\w{1,12} )?err(?:or)?s?\b"
-    r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*)\b"
+    r"|\berr(?:or)?[ -](?:rate|bars?|margin|threshold|bound|hook|handl\w+|correct\w+|log\w*|reporting)\b"
     r"|\b(?:fail|crash|error|exception|time-?out)\w*[ -](?:tests?|rate|safe|fast|over|handl\w+|recovery|mode|hook)"
     r"|\bhyphenation exceptions\b|\brejected ?[=:] ?\d+"  # of TeX, of a solver's steps
     r"|\b(?:may|might|c(?:an|ould) cause|prevents?|(?:to|can) avoid|in case)\b.{0,80}"
@@ -150,7 +151,8 @@ _FAILURE_REPORT_WRITTEN = re.compile(
 )
 """A file that a program writes because it failed is no result."""
 _HARMLESS = re.compile(
-    r"Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
+    r"^\W{0,3}(?-i:(?:HELP|TYPE) [a-z]\w*_\w+ )|AERCap:"
+    r"|Unable to register cu|already registered|TensorRT|Could not find cuda drivers|rebuild TensorFlow|NUMA"
     r"|unimplemented for this stream|\b(?:Gdk|Gtk|GLib)(?:-\w{1,20})?-(?:CRITICAL|WARNING)\b|pip's dependency resolver"
     r"|\badd an exception for\b|\berror[ _]rate|\berror (?:messages?|output) (?:goes?|is written|are written) to\b"
     r"|ERR! +\||NVML library|Failed to grab modeset ownership|An exception has occurred, use %tb"
@@ -161,7 +163,8 @@ _HARMLESS = re.compile(
     r"|ignor(?:ed|ing)|filtered|discarded|dropped)\b",
     re.IGNORECASE,
 )
-"""Words of failure in lines that report none: TensorFlow's noise at its import, what is tried again or left out."""
+"""Words of failure in lines that report none: descriptions of metrics, lspci's, TensorFlow's noise at its import, what
+is tried again or left out."""
 
 
 _PROSE = re.compile(

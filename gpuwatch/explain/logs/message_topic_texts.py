@@ -419,6 +419,10 @@ INFERRED: Texts = {
         "unable to initialize backend 'cuda'", "unable to initialize backend 'gpu'",
         "backend 'cuda' failed to initialize", "cuda backend failed to initialize",
     ),
+    "kernel.crash": (
+        "kernel panic - not syncing", "unable to handle kernel ", "unable to handle page fault for address",
+        "kernel null pointer dereference", "kernel bug at ", "general protection fault, probably",
+    ),
     "kernel.trace": (("+0x", "/0x", "[nvidia"),),
     "tensorrt.message": (("error code ", "error ("),),
     "ended.tensorrt": ("&&&& failed tensorrt",),
