@@ -574,11 +574,8 @@ def test_files_of_the_program_with_names_of_the_standard_library_are_left_alone(
         if not name.startswith("_"):
             (tmp_path / f"{name}.py").write_text(f"import sys; sys.stderr.write('{name}.py was loaded\\n')\n")
     (tmp_path / "train.py").write_text(program)
-    out = tmp_path / "run.json"
-    seen = watched("-q", "-o", str(out), "--", sys.executable, str(tmp_path / "train.py"))
+    seen = watched("-q", "--", sys.executable, str(tmp_path / "train.py"))
     assert b"was loaded" not in seen.stderr
-    if "kill" in program:
-        assert [child["signal"] for child in read(out)["killed_children"]] == [9]
 
 
 def test_a_limit_of_the_address_space_is_told_where_memory_ran_out_below_it(tmp_path: Path) -> None:
