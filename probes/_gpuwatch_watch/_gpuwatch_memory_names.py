@@ -4,7 +4,6 @@ Part of ``gpuwatch run --memory`` (_gpuwatch_memory.py). Standard library only, 
 """
 
 import gc
-import os
 import sys
 import time
 from itertools import chain
@@ -14,13 +13,6 @@ _MAX_INPUTS = 200
 _MAX_READ_ERRORS = 3
 _MAX_EVENT_ENTRIES = 200
 _ELEMENT_OPS = frozenset(["IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"])
-_LIBRARY_FOLDERS = (
-    "/site-packages/",
-    "/dist-packages/",
-    "/tensorflow/python/",
-    "/keras/src/",
-    "/_gpuwatch_",
-)  # PYTHONPATH, too
 _MIN_LINE_BYTES = 64 << 10
 """Bytes of a tensor whose line is worth the time: TensorFlow takes half a millisecond for each."""
 _MAX_LINES = 1000
@@ -43,13 +35,14 @@ class Names:
     def __init__(self, recorder):
         """``recorder``: :class:`_gpuwatch_memory.Recorder`."""
         self.recorder = recorder
+        self.lines = recorder.watcher.lines
         self.were_sent = False
 
     def send(self, ending=False):
         self.were_sent = True
         note = self.recorder.note
         variables, inputs = [], []
-        reader = Reader(program_objects())
+        reader = Reader(program_objects(), self.lines)
         for entry in reader.variables():
             if len(variables) >= _MAX_VARIABLES:
                 note("only the first %d variables were named" % _MAX_VARIABLES)
@@ -101,8 +94,9 @@ def _creation_number(variable):
 class Reader:
     """Reads the program's objects, some of which another thread, or what was interrupted, may have left unfinished."""
 
-    def __init__(self, program_objects):
+    def __init__(self, program_objects, lines):
         self.program_objects = program_objects
+        self.program_lines = lines
         self.errors = set()
         """Why objects could not be read: one costs itself alone."""
 
@@ -134,7 +128,7 @@ class Reader:
     def lines(self):
         """Names of ops with a large output, and the program's line that made them, of the graphs that have several."""
         ends_at = time.monotonic() + _LINES_SECONDS
-        return self.each("graph", lambda graph: _lines(graph, ends_at))
+        return self.each("graph", lambda graph: _lines(graph, ends_at, self.program_lines))
 
 
 def _optimizer_kinds(optimizer):
@@ -172,15 +166,16 @@ def _graph_inputs(graph, graph_classes):
                 yield from _described_input(tensor)
 
 
-def _lines(graph, ends_at):
+def _lines(graph, ends_at, program_lines):
     lines = {}
     for op in graph.get_operations():
         if time.monotonic() > ends_at or len(lines) >= _MAX_LINES:
             break
         if any(_large(tensor) for tensor in op.outputs):
-            line = _program_line(op.traceback)
-            if line:
-                lines[op.name[:300]] = line
+            frame = program_lines.maker(op.traceback)
+            if frame is not None:
+                place = program_lines.place(frame.filename, frame.lineno)
+                lines[op.name[:300]] = "%s in %s" % (place, frame.name[:80])
     # Where all were made by the call of fit(), the line says nothing.
     if len(set(lines.values())) > 1:
         for name in lines:
@@ -194,14 +189,6 @@ def _large(tensor):
     for part in tensor.shape.as_list():
         size *= _MIN_LINE_BYTES if part is None else part
     return size >= _MIN_LINE_BYTES
-
-
-def _program_line(frames):
-    for frame in reversed(frames):
-        name = frame.filename
-        if not any(part in name for part in _LIBRARY_FOLDERS) and not name.startswith("<"):
-            return "%s:%d in %s" % (os.path.basename(name), frame.lineno, frame.name[:80])
-    return ""
 
 
 def _described_input(tensor, any_length=False):

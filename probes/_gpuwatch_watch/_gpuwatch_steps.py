@@ -44,7 +44,6 @@ _FEW = 3
 """Runs of a session before they count as steps: its variables are initialized by one, too."""
 GROWN = 20
 """Runs before which a session's graph grew, from which on it is worth telling."""
-_NOT_OWN = ("site-packages", "dist-packages", "_gpuwatch_", "<frozen")
 _FUNCTIONS = (
     "tensorflow.python.eager.polymorphic_function.polymorphic_function",
     "tensorflow.python.eager.def_function",
@@ -241,9 +240,10 @@ class Calls:
 class Sessions:
     """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
 
-    def __init__(self, descriptors):
-        """``descriptors``: the module _gpuwatch_descriptors."""
+    def __init__(self, descriptors, lines):
+        """``descriptors``, ``lines``: the modules _gpuwatch_descriptors and _gpuwatch_program_lines."""
         self.descriptors = descriptors
+        self.lines = lines
         self.known = {}
         """By the numbers of fetches and targets."""
         self.graphs = weakref.WeakKeyDictionary()
@@ -273,7 +273,8 @@ class Sessions:
             before, growth[3] = growth[3], nodes
             growth[1] += 1
             if growth[1] == GROWN:
-                growth[4] = _made_at(graph.get_operations()[before].traceback)
+                frame = self.lines.maker(graph.get_operations()[before].traceback)
+                growth[4] = self.lines.place(frame.filename, frame.lineno) if frame is not None else ""
 
     def growing(self):
         """Of the graph that grew most often, what is known of it; None if none did again and again."""
@@ -289,12 +290,12 @@ class Sessions:
 class Counters:
     """Everything that may be a program's steps; an observer of imports (see sitecustomize.py)."""
 
-    def __init__(self, descriptors):
+    def __init__(self, descriptors, lines):
         self.descriptors = descriptors
         self.own, self.batches = Steps("calls of gpuwatch.step()"), Steps(BATCHES)
         self.optimizer, self.tapes = Steps("steps of the optimizer"), Steps("gradients of a GradientTape")
         """Of PyTorch's optimizers; of tapes, those that are taken outside of every tf.function."""
-        self.sessions = Sessions(descriptors)
+        self.sessions = Sessions(descriptors, lines)
         self.eager_ops = None
         """With ``--placement``: gives the number of eager ops so far."""
         self.actions = {
@@ -415,11 +416,6 @@ class StepReports:
             times=times,
             validations=validations,
         )
-
-
-def _made_at(frame_summaries):
-    own_frames = [frame for frame in frame_summaries or () if not any(part in frame.filename for part in _NOT_OWN)]
-    return "%s:%d" % (os.path.basename(own_frames[-1].filename), own_frames[-1].lineno) if own_frames else ""
 
 
 def _cuda_in_use(device):

@@ -23,8 +23,6 @@ _MAX_PLACES = 50
 _MAX_THREADS = 8
 _GENERATOR = 0x20
 """CO_GENERATOR: a generator on the stack makes the next element."""
-_PYTHON = "/python%d.%d/" % sys.version_info[:2]
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/", _PYTHON)
 _NEXT_METHODS = frozenset(["__next__", "next", "get_next", "get_next_as_optional"])
 _INPUT_FILES = tuple(
     name.replace("/", os.sep)
@@ -62,6 +60,7 @@ class Threads:
 
     def __init__(self, watcher):
         self.watcher = watcher
+        self.lines = watcher.lines
         self.reset()
 
     def reset(self):
@@ -113,10 +112,10 @@ class Threads:
 
     def _count(self, seconds, frames, stepping_thread):
         frame = frames.get(stepping_thread)
-        keys = {None, self._input(frame) or _between(frame)}
+        keys = {None, self._input(frame) or self._between(frame)}
         for thread, frame in frames.items():
             if thread != stepping_thread and _runs_code_of(frame, _FEEDING_FILES):
-                keys |= {_FEEDING_FILES, (_FEEDING_FILES, _user_place(frame))}
+                keys |= {_FEEDING_FILES, (_FEEDING_FILES, self.lines.innermost_line(frame))}
         for key in keys:
             self.seconds_since_step[key] = self.seconds_since_step.get(key, 0.0) + seconds
         self.seconds_since_step[_LOOKS] = self.seconds_since_step.get(_LOOKS, 0) + 1
@@ -133,16 +132,45 @@ class Threads:
                 steps = True
             elif name.endswith(_INPUT_FILES):
                 if code.co_name in _NEXT_METHODS and not steps:
-                    return _user_place(first), None
-            elif not _is_library(name) and (code.co_flags & _GENERATOR or code.co_name == "__next__"):
+                    return self.lines.innermost_line(first), None
+            elif not self.lines.is_library(name) and (code.co_flags & _GENERATOR or code.co_name == "__next__"):
                 if not steps:
-                    return _user_place(first), code
+                    return self.lines.innermost_line(first), code
                 self.with_steps.add(code)
             frame = frame.f_back
         return None
 
+    def _between(self, frame):
+        """The program's line at which its own code runs between steps; None in a framework, a step, or as it saves."""
+        places = []
+        for _ in range(_MAX_FRAMES):
+            if frame is None:
+                break
+            name = frame.f_code.co_filename
+            if name.endswith(_STEP_FILES):
+                return None
+            if len(places) < _MAX_NEAR_FRAMES:
+                if any(part in name for part in _FRAMEWORKS) or _OTHER_WORK.search(frame.f_code.co_name):
+                    return None
+                places += () if self.lines.is_library(name) else (self.lines.frame_line(frame),)
+            frame = frame.f_back
+        return (_BETWEEN, places[0]) if places else None
+
+    def _thread_reports(self, frames, stepping_thread):
+        """Names and lines of the program's threads, that of the steps first."""
+        active = getattr(sys.modules.get("threading"), "_active", None) or {}
+        reports = []
+        for thread in sorted(frames, key=lambda one: one != stepping_thread):
+            if len(reports) < _MAX_THREADS:
+                name = getattr(active.get(thread), "name", "") or "a thread of a library"
+                frame, lines = frames[thread], self.lines
+                report = {"place": lines.innermost_line(frame), "frames": lines.first_and_own_lines(frame)}
+                reports.append({"name": str(name)[:80], **report})
+        return reports
+
     def _stopped(self, now, frames, stepping_thread):
-        where = _user_frames(frames.get(stepping_thread))
+        own = self.lines.own_frames(frames.get(stepping_thread))
+        where = [(frame.f_code, frame.f_lineno) for frame in own]
         if where != self.standing_frames:
             self.standing_frames, self.standing_since, self.cpu_seconds_before = where, now, time.process_time()
             return
@@ -156,7 +184,7 @@ class Threads:
             seen=now,
             steps=self.watcher.steps(),
             cpu_seconds=time.process_time() - self.cpu_seconds_before,
-            threads=_thread_reports(frames, stepping_thread),
+            threads=self._thread_reports(frames, stepping_thread),
         )
 
     def tell(self, emit):
@@ -186,60 +214,10 @@ class Threads:
             )
 
 
-def _between(frame):
-    """The program's line at which its own code runs between steps; None in a framework, a step, or where it saves."""
-    places = []
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            break
-        name = frame.f_code.co_filename
-        if name.endswith(_STEP_FILES):
-            return None
-        if len(places) < _MAX_NEAR_FRAMES:
-            if any(part in name for part in _FRAMEWORKS) or _OTHER_WORK.search(frame.f_code.co_name):
-                return None
-            places += () if _is_library(name) else (_frame_line(frame),)
-        frame = frame.f_back
-    return (_BETWEEN, places[0]) if places else None
-
-
 def _longest(places):
     """The places where most time was spent, by a generator's lines too."""
     ordered = sorted(places, key=lambda one: -one[1])
     return [place for place, _ in ordered if place][:3]
-
-
-def _thread_reports(frames, stepping_thread):
-    """Names and lines of the program's threads, that of the steps first."""
-    active = getattr(sys.modules.get("threading"), "_active", None) or {}
-    reports = []
-    for thread in sorted(frames, key=lambda one: one != stepping_thread):
-        if len(reports) < _MAX_THREADS:
-            name = getattr(active.get(thread), "name", "") or "a thread of a library"
-            frame = frames[thread]
-            reports.append({"name": str(name)[:80], "place": _user_place(frame), "frames": _frame_lines(frame)})
-    return reports
-
-
-def _frame_lines(frame):
-    """The innermost lines, and those of the program itself, innermost first."""
-    lines = []
-    for depth in range(_MAX_FRAMES):
-        if frame is None:
-            break
-        if depth < 3 or (len(lines) < 8 and not _is_library(frame.f_code.co_filename)):
-            lines.append(_frame_line(frame))
-        frame = frame.f_back
-    return lines
-
-
-def _frame_line(frame):
-    name = frame.f_code.co_filename
-    return "%s:%s in %s" % (
-        os.path.basename(name) if os.path.isabs(name) else name,
-        frame.f_lineno,
-        frame.f_code.co_name,
-    )
 
 
 def _runs_code_of(frame, files):
@@ -251,30 +229,3 @@ def _runs_code_of(frame, files):
             return True
         frame = frame.f_back
     return False
-
-
-def _user_place(frame):
-    """The innermost line of the program itself; empty if there is none."""
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            return ""
-        if not _is_library(frame.f_code.co_filename):
-            return _frame_line(frame)
-        frame = frame.f_back
-    return ""
-
-
-def _user_frames(frame):
-    """What tells where the program stands: its own lines."""
-    frames = []
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            break
-        if not _is_library(frame.f_code.co_filename):
-            frames.append((frame.f_code, frame.f_lineno))
-        frame = frame.f_back
-    return frames
-
-
-def _is_library(name):
-    return name.startswith("<frozen") or any(part in name for part in _LIBRARIES) or "_gpuwatch_" in name

@@ -5,18 +5,10 @@ is observed, so that calls without tracing cost nothing and no traceback changes
 and, for numbers, its value are kept. Standard library only, Python 3.7 or newer.
 """
 
-import os
 import sys
 import weakref
 
 _FUNCTION_MODULE = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
-_LIBRARY_FOLDERS = (
-    "/site-packages/",
-    "/dist-packages/",
-    "/tensorflow/python/",
-    "/keras/src/",
-    "/_gpuwatch_",
-)  # PYTHONPATH, too
 _MIN_REPORTED_TRACES = 5
 """Traces from which on a function is reported."""
 _MOST_FUNCTIONS = 200
@@ -29,6 +21,7 @@ class Traces:
 
     def __init__(self, watcher):
         self.watcher = watcher
+        self.lines = watcher.lines
         self.actions = {_FUNCTION_MODULE: self._functions}
         self.reset()
 
@@ -73,7 +66,7 @@ class Traces:
         if entry is None:
             if len(self.known) >= _MOST_FUNCTIONS or not hasattr(code, "co_varnames"):
                 return
-            entry = self.known[code] = _Function(code)
+            entry = self.known[code] = _Function(code, self.lines)
         entry.traced(frame, _calls_since_trace(manager._detectors.get(code)))
 
     def tell(self, emit):
@@ -114,8 +107,10 @@ def _calls_since_trace(detector):
 class _Function:
     """What is known of one Python function: every tf.function made of it counts."""
 
-    def __init__(self, code):
+    def __init__(self, code, lines):
+        """``lines``: the module _gpuwatch_program_lines."""
         self.code = code
+        self.lines = lines
         self.traces = 0
         self.calls = 0
         """Up to the last trace, without it."""
@@ -135,7 +130,7 @@ class _Function:
         before = self.latest.get(frame_locals["self"])
         if before is None:
             self.function_count += 1
-            self.caller = _caller(frame)
+            self.caller = self.lines.innermost_place(frame)
         else:
             self._compare(before, arguments)
         self.latest[frame_locals["self"]] = arguments
@@ -159,11 +154,10 @@ class _Function:
     def report(self, calls):
         order = sorted(self.changes.copy().items(), key=lambda one: -one[1][0])
         name = self.code.co_filename
-        library = any(part in name for part in _LIBRARY_FOLDERS)
         return {
             "name": self.code.co_name,
-            "place": "%s:%d" % (os.path.basename(name), self.code.co_firstlineno),
-            "caller": self.caller if library else "",
+            "place": self.lines.place(name, self.code.co_firstlineno),
+            "caller": self.caller if self.lines.is_library(name) else "",
             "traces": self.traces,
             "calls": calls,
             "made": self.function_count,
@@ -219,12 +213,3 @@ def _values_differ(then, now):
     if isinstance(then[2], weakref.ref) and isinstance(now[2], weakref.ref):
         return then[2]() is None or then[2]() is not now[2]()
     return then[2] != now[2]
-
-
-def _caller(frame):
-    """``train.py:12``: the innermost line outside the libraries."""
-    while frame is not None and any(part in frame.f_code.co_filename for part in _LIBRARY_FOLDERS):
-        frame = frame.f_back
-    if frame is None or frame.f_code.co_filename.startswith("<frozen"):
-        return ""
-    return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)

@@ -32,7 +32,8 @@ class Watcher:
         self.simulation = simulation
         self.counting = load("_gpuwatch_steps")
         self.descriptors = load("_gpuwatch_descriptors")
-        self.counters = self.counting.Counters(self.descriptors)
+        self.lines = load("_gpuwatch_program_lines")
+        self.counters = self.counting.Counters(self.descriptors, self.lines)
         self.devices = load("_gpuwatch_devices").Devices(self)
         self.keras_calls = load("_gpuwatch_keras_calls").KerasCalls(self)
         self.settings = None

@@ -64,6 +64,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 class Watcher:
     def __init__(self, names: ModuleType) -> None:
         self.names = names
+        self.lines = load("_gpuwatch_program_lines")
         self.emitted: list[tuple[str, dict[str, Any]]] = []
         self.batches = SimpleNamespace(count=0)
         self.latest: dict[str, Any] = {}
@@ -357,7 +358,7 @@ def test_the_variables_of_each_replica_are_of_their_keras_variable(names: Module
         "keras variable": [mirrored, SimpleNamespace(_value=None, trainable=True, path="")],
         "optimizer": [SimpleNamespace(variables=[moved])],
     }
-    named = [(name, kind) for name, _, _, kind in names.Reader(found).variables()]
+    named = [(name, kind) for name, _, _, kind in names.Reader(found, None).variables()]
     assert named == [("dense/kernel", "weight")] * 2 + [("v:0", ""), ("adam/rate", "optimizer")]
 
 

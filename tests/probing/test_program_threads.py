@@ -163,6 +163,7 @@ class _Stub:
         self.count = 10
         self.thread = threading.main_thread().ident
         self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.lines = load("_gpuwatch_program_lines")
 
     def steps(self) -> int:
         return self.count
@@ -274,6 +275,15 @@ def test_code_of_the_program_between_steps_is_told_unless_it_saves_or_is_a_frame
     assert _looked(save_weights)["between_seconds"] == 0.0
     for path in ("tensorflow/python/ops/io_ops.py", "keras/src/trainers/trainer.py", "torch/optim/optimizer.py"):
         assert _looked(_library(tmp_path, path, "def read(f): f()")["read"])["between_seconds"] == 0.0
+
+
+def test_a_program_in_a_folder_named_as_pythons_is_no_library() -> None:
+    lines = load("_gpuwatch_program_lines")
+    own = (f"/home/u/python{sys.version_info[0]}.{sys.version_info[1]}/train.py", "train.py", "<string>", "<stdin>")
+    assert [file for file in own if lines.is_library(file)] == []
+    others = (os.__file__, threading.__file__, pytest.__file__, lines.__file__, "<frozen runpy>", "/x/keras/src/a.py")
+    assert [file for file in others if not lines.is_library(file)] == []
+    assert lines.innermost_place(sys._getframe()).startswith("test_program_threads.py:")
 
 
 def test_threads_are_told_once_steps_stop_and_no_more_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:

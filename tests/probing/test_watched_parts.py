@@ -638,7 +638,7 @@ class _Detector:
     """TensorFlow's counter of calls, with our observer: it drops calls before the latest ten when it traces."""
 
     def __init__(self) -> None:
-        self.traces = load("_gpuwatch_traces").Traces(None)
+        self.traces = load("_gpuwatch_traces").Traces(SimpleNamespace(lines=load("_gpuwatch_program_lines")))
         self.code = _Detector.call.__code__
         self._detectors = {self.code: self}
         self._call_count, self._calls_per_tracings = 0, list[int]()

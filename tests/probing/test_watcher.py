@@ -353,7 +353,7 @@ def test_a_graph_that_grows_between_the_runs_of_its_session(each: int, runs: int
         def get_operations(self) -> list[SimpleNamespace]:
             return [SimpleNamespace(traceback=frames)] * self.version
 
-    sessions, graph = load("_gpuwatch_steps").Sessions(None), Graph()
+    sessions, graph = load("_gpuwatch_steps").Sessions(None, load("_gpuwatch_program_lines")), Graph()
     frame = SimpleNamespace(f_locals={"fetch_list": ["loss"], "target_list": []})
     sessions._ran(frame, SimpleNamespace())  # a version without that
     sessions._ran(frame, SimpleNamespace(graph=graph))
