@@ -20,7 +20,7 @@ def program_path(name: str) -> str:
     """The path of a program; the error says why it cannot be started."""
     path = shutil.which(name)
     if path is None:
-        from gpuwatch.experiment.probing.start_failure import not_started
+        from gpuwatch.experiment.probing.execve_errors import not_started
 
         raise not_started(name, errno.EACCES if shutil.which(name, mode=os.F_OK) else errno.ENOENT)
     return path
@@ -47,6 +47,6 @@ def replace_process(
     try:
         os.execve(path, list(command), environment | dict(variables or {}))
     except OSError as error:
-        from gpuwatch.experiment.probing.start_failure import not_started
+        from gpuwatch.experiment.probing.execve_errors import not_started
 
         raise not_started(command[0], error.errno or errno.EACCES) from error

@@ -12,7 +12,7 @@ from gpuwatch.core.model.fleet import Fleet
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.fleet_summary import FleetSummary, summarize_fleet
 from gpuwatch.machine.collector.feed import Feed, FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses
 
 
 class FleetSource(ABC):
@@ -76,7 +76,7 @@ class HostFeed(ABC):
     _thread: ReaderThread
 
     def __init__(self, host: str) -> None:
-        self.host = ProcessAccess(host)
+        self.host = HostProcesses(host)
         self._wake: Callable[[], None] = lambda: None
         self._arrived: deque[Snapshot] = deque()
 

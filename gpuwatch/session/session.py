@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import Feed
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses
 from gpuwatch.machine.history.abstract_sample_store import SampleStore
 from gpuwatch.machine.history.energy import EnergyMeter
 from gpuwatch.machine.history.last_hour import LastHour
@@ -114,7 +114,7 @@ class Session:
     # The feed
 
     @property
-    def host(self) -> ProcessAccess:
+    def host(self) -> HostProcesses:
         return self.feed.host
 
     def start(self, wake: Callable[[], None]) -> None:

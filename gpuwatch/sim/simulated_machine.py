@@ -23,12 +23,12 @@ from typing import Final, Self
 
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.sim import environment, library_cache
-from gpuwatch.sim.control_library import FaultView, MigView, ProcessView, load_control, set_mig_instances
 from gpuwatch.sim.environment import ENV_SHAPE, ENV_STATE
 from gpuwatch.sim.gpu_models import DescribedGpu
 from gpuwatch.sim.libraries import Tier
 from gpuwatch.sim.machine_shape import MACHINE_NAME_PATTERN, MAX_DEVICES, SimShape
 from gpuwatch.sim.mig_layout import MAX_INSTANCES, SimInstance, parse_layout
+from gpuwatch.sim.state_bindings import FaultView, MigView, ProcessView, load_control, set_mig_instances
 from gpuwatch.sim.state_files import check_state_is_trusted, ensure_machine, folder_lock, state_folder, state_name
 
 ANY_DEVICE: Final = -1

@@ -19,9 +19,9 @@ from gpuwatch.core import private_folders
 from gpuwatch.core.errors import GpuwatchError
 from gpuwatch.core.formatting.units import exact_size
 from gpuwatch.sim import environment
-from gpuwatch.sim.control_library import describe_gpu, load_control
 from gpuwatch.sim.gpu_models import MODELS, DescribedGpu
 from gpuwatch.sim.machine_shape import SimShape
+from gpuwatch.sim.state_bindings import describe_gpu, load_control
 
 SHARED: Final = "shared"
 """Begins the name of the state file of the machine that all users of a shape share."""

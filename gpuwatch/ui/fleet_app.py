@@ -13,7 +13,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.fleet.fleet_source import FleetPoller
 from gpuwatch.fleet.fleet_summary import FleetSummary
 from gpuwatch.machine.collector.feed import Feed, FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses
 from gpuwatch.session.session import Session, next_choice
 from gpuwatch.ui.app import GpuwatchApp
 from gpuwatch.ui.screens.base_tab import TabScreen
@@ -29,7 +29,7 @@ class _NoFeed:
     """The feed while no host is open."""
 
     interval = 1.0
-    host = ProcessAccess("")
+    host = HostProcesses("")
 
     def start(self, wake: Callable[[], None] | None = None) -> None:
         """Nothing to start."""

@@ -1,40 +1,10 @@
-"""Graphs of tf.functions that TensorFlow has collected, as traced and as placed; and which ops say where work ran.
+"""Graphs of tf.functions that TensorFlow has collected, as traced and as placed.
 
-Standard library only, Python 3.7 or newer.
+Part of ``gpuwatch run --placement`` (_gpuwatch_placement.py). Standard library only, Python 3.7 or newer.
 """
 
 _ARGUMENT_OPS = frozenset(["_Arg", "_Retval"])
-FEED_OPS = frozenset(["_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"])
-IDLE_OPS = frozenset(
-    {
-        *("Const", "NoOp", "Identity", "Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_EagerConst"),
-        *("_Send", "_Recv", "_HostSend", "_HostRecv", "_HostCast"),
-    }
-)
-"""Ops that compute nothing, most of them TensorFlow's own after placement."""
-CALL_OPS = {
-    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
-    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
-    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
-    **dict.fromkeys(("Case", "StatelessCase"), ()),
-}
-"""Ops that call functions, with the attributes that name them; Case has a list."""
 _INLINED_OPS = ("PartitionedCall", "StatefulPartitionedCall")
-MAX_DEPTH = 12
-"""Calls within calls that are followed."""
-NOT_PLACED_OPS = FEED_OPS | IDLE_OPS | frozenset(CALL_OPS)
-"""Ops that say nothing of where the program's own ops ran."""
-_RESOURCE_USING_OPS = frozenset(
-    {
-        *("ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp"),
-        *("ResourceGather", "ResourceScatterAdd", "ResourceScatterUpdate"),
-        *("LookupTableFindV2", "LookupTableInsertV2", "LookupTableSizeV2", "LookupTableImportV2"),
-        *("QueueEnqueueV2", "QueueDequeueV2", "QueueSizeV2"),
-    }
-)
-RESOURCE_CREATING_OPS = frozenset(["VarHandleOp", "HashTableV2", "MutableHashTableV2", "FIFOQueueV2"])
-DT_RESOURCE = 20
-"""Of tensorflow/core/framework/types.proto."""
 
 
 class CollectedGraphs:
@@ -44,7 +14,9 @@ class CollectedGraphs:
     tensorflow/core/framework/function.h): there may be nodes of several functions, or only one of the two graphs.
     """
 
-    def __init__(self, graphs, number):
+    def __init__(self, graphs, number, graph_ops):
+        """``graphs``: TensorFlow's. ``graph_ops``: the module _gpuwatch_graph_ops."""
+        self.graph_ops = graph_ops
         traced_graph = graphs.pre_optimization_graph
         self.number = number
         self.nodes = {node.name: node for node in traced_graph.node}
@@ -55,7 +27,7 @@ class CollectedGraphs:
         pruned = [node for node in traced_graph.node if node.op in _ARGUMENT_OPS and node.name not in self.places]
         self.is_whole = len(self.nodes) == len(traced_graph.node) and len(self.places) == len(self.placed) > 0
         self.is_whole = self.is_whole and not any(one.op == "_Retval" or self._is_used(one.name) for one in pruned)
-        self.identity = identity(traced_graph.node)
+        self.identity = graph_ops.identity(traced_graph.node)
 
     def _is_used(self, name, nodes=None, depth=0):
         """Whether an op works on an argument, also within a function that it calls: TensorFlow prunes the others."""
@@ -65,7 +37,7 @@ class CollectedGraphs:
                     continue
                 body = (
                     self.library.get(node.attr["f"].func.name)
-                    if node.op in _INLINED_OPS and depth < MAX_DEPTH
+                    if node.op in _INLINED_OPS and depth < self.graph_ops.MAX_DEPTH
                     else None
                 )
                 if body is None or input_name.startswith("^"):
@@ -83,42 +55,10 @@ class CollectedGraphs:
 
     def is_eager_op(self):
         """TensorFlow wraps each eager op in a function of its own, with one node named after the op."""
-        nodes = [node for node in self.nodes.values() if node.op not in FEED_OPS]
+        nodes = [node for node in self.nodes.values() if node.op not in self.graph_ops.FEED_OPS]
         return len(nodes) <= 1 and all(node.name == node.op for node in nodes)
 
     def requested(self):
         """How many nodes name a GPU."""
         nodes = [*self.nodes.values(), *(node for body in self.library.values() for node in body.node_def)]
-        return sum(":GPU:" in node.device and node.op not in IDLE_OPS for node in nodes)
-
-
-def _is_resource(node):
-    return node is not None and (
-        (node.op == "_Arg" and node.attr["T"].type == DT_RESOURCE) or node.op in RESOURCE_CREATING_OPS
-    )
-
-
-def uses_resource(node, nodes):
-    """Whether a node works on a variable, table or queue; ``nodes``: its graph's, by name."""
-    has_resource_input = any(_is_resource(nodes.get(name.split(":")[0].lstrip("^"))) for name in node.input)
-    return has_resource_input or node.op in _RESOURCE_USING_OPS
-
-
-def identity(nodes):
-    """What tells a function's graph from another one's: names, ops, requested devices and called functions.
-
-    Without constants that name no device: TensorFlow prunes those that no op uses. Calls without their names: a loop
-    has another one once its gradient is known.
-    """
-    return frozenset(
-        ("", node.op, node.device, tuple(called_functions(node)))
-        if node.op in CALL_OPS
-        else (node.name, node.op, node.device, ())
-        for node in nodes
-        if node.op not in FEED_OPS and (node.op != "Const" or node.device)
-    )
-
-
-def called_functions(call):
-    names = [call.attr[attribute].func.name for attribute in CALL_OPS[call.op]]
-    return names + [function.name for function in call.attr["branches"].list.func]
+        return sum(":GPU:" in node.device and node.op not in self.graph_ops.IDLE_OPS for node in nodes)

@@ -46,6 +46,7 @@ class PlacedFunctions:
         """
         self.scopes, self.attribute = scopes, load("_gpuwatch_descriptors").Attribute
         self.graphs = load("_gpuwatch_collected_graphs")
+        self.graph_ops = load("_gpuwatch_graph_ops")
         self.nothing, self.unknown, self.copy = names.NO_REQUEST, names.UNKNOWN, names.COPY
         self.requests = weakref.WeakKeyDictionary()
         """By graph, the requests by name of its nodes; those without one are left out."""
@@ -144,7 +145,7 @@ class PlacedFunctions:
         """``scope_request``: of TensorFlow's scope. Where that repeats the device of the op's variable or table: what
         the program requested for that."""
         resource_op = next(
-            (tensor.op for tensor in op.inputs if tensor.dtype.as_datatype_enum == self.graphs.DT_RESOURCE), None
+            (tensor.op for tensor in op.inputs if tensor.dtype.as_datatype_enum == self.graph_ops.DT_RESOURCE), None
         )
         resource_request = self.of_node(graph, resource_op.name) if resource_op is not None else None
         return (
@@ -232,10 +233,10 @@ class PlacedFunctions:
             input_ops = {
                 tensor.op for tensor in graph.inputs
             }  # a small tensor from outside is a constant until it is called
-            identity = self.graphs.identity(op.node_def for op in graph.get_operations() if op not in input_ops)
+            identity = self.graph_ops.identity(op.node_def for op in graph.get_operations() if op not in input_ops)
             self.counted_identities.add(hash(identity))
             if device and not device.startswith(self._own_devices()):
-                elsewhere = sum(op.type not in self.graphs.NOT_PLACED_OPS for op in graph.get_operations())
+                elsewhere = sum(op.type not in self.graph_ops.NOT_PLACED_OPS for op in graph.get_operations())
                 self.nodes += elsewhere
                 self.unclear += elsewhere
                 return
@@ -265,7 +266,7 @@ class PlacedFunctions:
         if not self.collecting or getattr(sys.modules.get(_TRACES), "_current_trace_context", None) is not None:
             return  # or the program traces graphs itself (tf.summary.trace_on): what is collected is its own
         for graphs in sys.modules["tensorflow.python.eager.context"]._context.export_run_metadata().function_graphs:
-            collected = self.graphs.CollectedGraphs(graphs, self.collected)
+            collected = self.graphs.CollectedGraphs(graphs, self.collected, self.graph_ops)
             self.collected += 1
             if not collected.is_eager_op():
                 self.pool.append(collected)
@@ -294,10 +295,10 @@ class PlacedFunctions:
         self.pool.remove(collected)
         nodes, requests = collected.nodes, self.requests.get(graph)
         for node in collected.placed:
-            if node.op in self.graphs.FEED_OPS or node.op in self.graphs.IDLE_OPS:
+            if node.op in self.graph_ops.FEED_OPS or node.op in self.graph_ops.IDLE_OPS:
                 continue
             request = self._request(node.name, node.op, nodes, requests, collected, call_request, 0)
-            if node.op in self.graphs.CALL_OPS:
+            if node.op in self.graph_ops.CALL_OPS:
                 self._judge_called(node, request if request is not None else call_request, "", 0)  # not inlined
                 continue
             self.nodes += 1
@@ -308,9 +309,8 @@ class PlacedFunctions:
                 request = self.nothing
             if request.line is not None:
                 requested_names.add(node.name)
-            self.count(
-                node.op, node.attr, request, node.device, "resource" if self.graphs.uses_resource(node, nodes) else ""
-            )
+            reason = "resource" if self.graph_ops.uses_resource(node, nodes) else ""
+            self.count(node.op, node.attr, request, node.device, reason)
         return requested_names
 
     def _request(self, path, op, nodes, requests, collected, inherited, depth):
@@ -320,15 +320,15 @@ class PlacedFunctions:
         """
         if path in nodes and (nodes[path].op == op or depth == 0):
             return self._own(nodes[path], requests, inherited)
-        if depth > self.graphs.MAX_DEPTH:
+        if depth > self.graph_ops.MAX_DEPTH:
             return None
         slash = path.find("/")
         while slash > 0:
             call = nodes.get(path[:slash])
-            if call is not None and call.op in self.graphs.CALL_OPS:
+            if call is not None and call.op in self.graph_ops.CALL_OPS:
                 passed = self._own(call, requests, inherited)
                 inner_path = _LOWERED_PREFIX.sub("", path[slash + 1 :])
-                for name in self.graphs.called_functions(call):
+                for name in self.graph_ops.called_functions(call):
                     body, called_function = collected.body(name), self.functions.get(name)
                     if body is None:
                         continue
@@ -364,20 +364,20 @@ class PlacedFunctions:
         for op in graph.get_operations():
             node_request = self.of_node(graph, op.name)
             request = node_request if node_request is not None else call_request
-            if op.type in self.graphs.CALL_OPS:
+            if op.type in self.graph_ops.CALL_OPS:
                 self._judge_called(op.node_def, request, device, depth, reason)
-            elif op.type not in self.graphs.FEED_OPS and (
-                op.type not in self.graphs.IDLE_OPS or (op.type == "Const" and device == _CPU_DEVICE)
+            elif op.type not in self.graph_ops.FEED_OPS and (
+                op.type not in self.graph_ops.IDLE_OPS or (op.type == "Const" and device == _CPU_DEVICE)
             ):
                 self._judge_node(op, request, device, reason)
 
     def _judge_called(self, call, call_request, device, depth, reason=""):
         if call.attr[_COMPILED_ATTRIBUTE].b:
             device = device or call.device
-        for name in self.graphs.called_functions(call):
+        for name in self.graph_ops.called_functions(call):
             called_function = self.functions.get(name)
             graph = called_function.graph() if called_function is not None else None
-            if graph is not None and depth < self.graphs.MAX_DEPTH:
+            if graph is not None and depth < self.graph_ops.MAX_DEPTH:
                 self._judge(graph, call_request, device, depth + 1, reason)
             elif call_request.line is not None and call_request.type == "GPU":
                 self.nodes += 1

@@ -24,7 +24,7 @@ class Sessions:
         self.groups = groups
         self.refuse = refuse
         self.functions = functions
-        self.graphs = functions.graphs
+        self.graph_ops = functions.graph_ops
         self.known_runs = set()
         self.unplaced_by_graph = weakref.WeakKeyDictionary()
         """By graph, its nodes with a requested GPU that no placed graph has: not run, replaced by a constant, or of a
@@ -109,7 +109,7 @@ class Sessions:
             nodes = {op.name: op.node_def for op in graph.get_operations()}
             functions = self.functions
             placed = {node.name for graph_part in metadata.partition_graphs for node in graph_part.node}
-            groups = self.groups(nodes, self.graphs.RESOURCE_CREATING_OPS)
+            groups = self.groups(nodes, self.graph_ops.RESOURCE_CREATING_OPS)
             with functions.lock:
                 for graph_part in metadata.partition_graphs:
                     for node in graph_part.node:
@@ -133,7 +133,7 @@ class Sessions:
         return {
             name
             for name, request in self.functions.requests.get(graph, {}).items()
-            if request.line is not None and request.type == "GPU" and nodes[name] not in self.graphs.NOT_PLACED_OPS
+            if request.line is not None and request.type == "GPU" and nodes[name] not in self.graph_ops.NOT_PLACED_OPS
         }
 
     def _refused(self, op, message, frame):
@@ -164,10 +164,10 @@ class Sessions:
             for name in groups.removed_members(node.name, placed):
                 placed.add(name)
                 removed_request = functions.of_node(graph, name) or functions.nothing
-                if removed_request.line is not None and nodes[name].op not in self.graphs.FEED_OPS:
+                if removed_request.line is not None and nodes[name].op not in self.graph_ops.FEED_OPS:
                     reason = self._why(functions, nodes, nodes[name], removed_request, groups, node.device)
                     self._count(functions, graph, nodes[name], removed_request, node.device, reason)
-        elif node.op not in self.graphs.NOT_PLACED_OPS:
+        elif node.op not in self.graph_ops.NOT_PLACED_OPS:
             functions.nodes += 1
             if graph_node is None or request == functions.unknown:
                 functions.unclear += 1
@@ -175,7 +175,7 @@ class Sessions:
                 self._count(functions, graph, node, request, node.device, reason)
 
     def _why(self, functions, nodes, node, request, groups, device=None):
-        reason = "resource" if self.graphs.uses_resource(node, nodes) else ""
+        reason = "resource" if self.graph_ops.uses_resource(node, nodes) else ""
         if request.line is not None and not functions.scopes.same(request, device or node.device):
             reason = groups.why(node.name, functions.kernels) or reason
         return reason

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses, LocalProcesses
 from gpuwatch.machine.sources.process_table import ProcessTable
 
 
@@ -17,7 +17,7 @@ def test_this_machine_answers_and_another_says_why_not() -> None:
     try:
         facts = ProcessTable().facts_of(child.pid, time.monotonic())
         assert facts is not None
-        here, there = LocalProcessAccess(), ProcessAccess("node07")
+        here, there = LocalProcesses(), HostProcesses("node07")
         assert here.name == os.uname().nodename
         assert not here.unreachable
         end = time.monotonic() + 10
@@ -43,6 +43,6 @@ def test_this_machine_answers_and_another_says_why_not() -> None:
 
 
 def test_whether_simulated_gpus_were_asked_for_is_in_the_environment() -> None:
-    assert not LocalProcessAccess({}).simulated
-    assert LocalProcessAccess({"GPUWATCH_SIM_STATE": "/nowhere/shared-2x24GiB.state"}).simulated
-    assert LocalProcessAccess({}).device_numbers(os.getpid()) == (), "a real driver tells none"
+    assert not LocalProcesses({}).simulated
+    assert LocalProcesses({"GPUWATCH_SIM_STATE": "/nowhere/shared-2x24GiB.state"}).simulated
+    assert LocalProcesses({}).device_numbers(os.getpid()) == (), "a real driver tells none"

@@ -74,22 +74,22 @@ _DOUBTFUL_FIELDS = (251, 252, 253, 269, 270, 271)
 """Hardware slowdown and power brake have had both ranges of numbers; the record shows what this driver means."""
 
 
-def plain(answer: Any) -> Any:
+def as_json(answer: Any) -> Any:
     """What NVML answered, as JSON can hold it: structs by their fields."""
     if isinstance(answer, bytes):
         return answer.decode("utf-8", "replace")
     if isinstance(answer, ctypes.Structure):
-        return {name: plain(getattr(answer, name)) for name, *_ in answer._fields_}
+        return {name: as_json(getattr(answer, name)) for name, *_ in answer._fields_}
     if isinstance(answer, (list, tuple, ctypes.Array)):
-        return [plain(item) for item in answer]
+        return [as_json(item) for item in answer]
     return answer if isinstance(answer, (int, float, str, type(None))) else repr(answer)
 
 
-def told(call: str | Callable[..., Any], *args: Any) -> dict[str, Any]:
+def answer_of(call: str | Callable[..., Any], *args: Any) -> dict[str, Any]:
     """One call with its real answer or return code, and how long it took."""
     began = time.perf_counter()
     try:
-        answer = {"answer": plain((getattr(pynvml, call) if isinstance(call, str) else call)(*args))}
+        answer = {"answer": as_json((getattr(pynvml, call) if isinstance(call, str) else call)(*args))}
     except pynvml.NVMLError as error:
         answer = {"code": error.value, "error": str(error)}
     return {**answer, "microseconds": round((time.perf_counter() - began) * 1e6, 1)}
@@ -111,7 +111,7 @@ def field(handle: Any, number: int, scope: int) -> dict[str, Any]:
     }
 
 
-def told_instance(instance: MigInstance) -> dict[str, Any]:
+def instance_facts(instance: MigInstance) -> dict[str, Any]:
     """A MIG instance without what names the board."""
     found: dict[str, Any] = msgspec.to_builtins(instance)
     found["uuid"] = instance.uuid is not None
@@ -139,16 +139,16 @@ def record(nvml: NvmlSource) -> list[dict[str, Any]]:
                     calls[key] = field(device.handle, *(args if len(args) == 2 else (*args, 0)))
                 elif name in ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetMigDeviceHandleByIndex"):
                     most = pynvml.NVML_NVLINK_MAX_LINKS if "NvLink" in name else 16
-                    calls[key] = [told(name, device.handle, index) for index in range(most)]
+                    calls[key] = [answer_of(name, device.handle, index) for index in range(most)]
                 elif name in ADAPTERS:
-                    calls[key] = told(ADAPTERS[name], pynvml, device.handle)
+                    calls[key] = answer_of(ADAPTERS[name], pynvml, device.handle)
                 else:
-                    calls[key] = told(name, device.handle, *args)
+                    calls[key] = answer_of(name, device.handle, *args)
         calls["nvmlDeviceGetSerial"].pop("answer", None)  # names the board, and the record is to be kept
-        calls["nvmlDeviceGetMaxMigDeviceCount"] = told("nvmlDeviceGetMaxMigDeviceCount", device.handle)
+        calls["nvmlDeviceGetMaxMigDeviceCount"] = answer_of("nvmlDeviceGetMaxMigDeviceCount", device.handle)
         for policy in ("POWER", "THERMAL", "SYNC_BOOST", "BOARD_LIMIT", "RELIABILITY"):
             number = getattr(pynvml, f"NVML_PERF_POLICY_{policy}")
-            calls[f"nvmlDeviceGetViolationStatus,{policy}"] = told(
+            calls[f"nvmlDeviceGetViolationStatus,{policy}"] = answer_of(
                 "nvmlDeviceGetViolationStatus", device.handle, number
             )
         doubtful = {str(number): field(device.handle, number, 0) for number in _DOUBTFUL_FIELDS}
@@ -157,7 +157,7 @@ def record(nvml: NvmlSource) -> list[dict[str, Any]]:
             began = time.perf_counter()
             readings, missing = nvml.sample(device, (Lane.FAST, lane))
             took[lane] = round((time.perf_counter() - began) * 1e3, 3)
-        calls["nvmlGpmQueryDeviceSupport"] = told("nvmlGpmQueryDeviceSupport", device.handle)
+        calls["nvmlGpmQueryDeviceSupport"] = answer_of("nvmlGpmQueryDeviceSupport", device.handle)
         time.sleep(0.5)  # a period of GPM
         readings, missing = nvml.sample(device, (Lane.FAST, Lane.GPM))
         readings.pop("identity.serial", None)
@@ -170,7 +170,7 @@ def record(nvml: NvmlSource) -> list[dict[str, Any]]:
                 "readings": readings,
                 "missing": msgspec.to_builtins(missing),
                 "milliseconds_by_lane": took,
-                "mig_instances": [told_instance(instance) for instance in device.mig_instances],
+                "mig_instances": [instance_facts(instance) for instance in device.mig_instances],
             }
         )
     return devices

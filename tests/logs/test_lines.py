@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpuwatch.explain import byte_sizes
+from gpuwatch.explain import size_texts
 from gpuwatch.explain.diagnosis.memory.oom_facts import OomFacts
 from gpuwatch.explain.diagnosis.memory.oom_verdict import judge
 from gpuwatch.explain.logs import device_names
@@ -269,7 +269,7 @@ def test_lines_that_overwrite_themselves_are_read_one_by_one() -> None:
     ]
 )
 def test_sizes(text: str, expected: int | None) -> None:
-    assert byte_sizes.size_bytes(text) == expected
+    assert size_texts.size_bytes(text) == expected
 
 
 @pytest.mark.parametrize(

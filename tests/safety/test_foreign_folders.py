@@ -21,9 +21,9 @@ import pytest
 from gpuwatch.core.private_folders import ENV_PRIVATE, private_folder, why_untrusted
 from gpuwatch.machine.history.saved_runs import RunStore
 from gpuwatch.sim import libraries, library_cache
-from gpuwatch.sim.control_library import load_control
 from gpuwatch.sim.machine_shape import SimShape
 from gpuwatch.sim.simulated_machine import SimMachine
+from gpuwatch.sim.state_bindings import load_control
 from gpuwatch.sim.state_files import state_folder, state_name
 from gpuwatch.ui.settings import settings_file
 from gpuwatch.ui.settings.preferences import Preferences

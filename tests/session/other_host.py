@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses, LocalProcesses
 from gpuwatch.machine.history.last_hour import LastHour
 from gpuwatch.machine.sources.process_table import ProcessTable
 from gpuwatch.session.session import Session
@@ -92,7 +92,7 @@ def main(where: str) -> None:
         timeline = LastHour()
         for shot in shots:
             timeline.add(shot, shot.findings)
-        feed = FakeFeed(ProcessAccess("node07") if where == "other" else LocalProcessAccess())
+        feed = FakeFeed(HostProcesses("node07") if where == "other" else LocalProcesses())
         now = shots[-1].taken_at.timestamp()
         session = Session(feed, clock=lambda: now, timeline=timeline)
         app = GpuwatchApp(session)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.process_access import LocalProcessAccess, ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses, LocalProcesses
 from gpuwatch.machine.sources.process_details import ProcessDetails
 
 
-class FakeHost(LocalProcessAccess):
+class FakeHost(LocalProcesses):
     """This machine, but for the details of processes, which are made up: signals are real."""
 
     def __init__(self, read_process: Callable[[tuple[int, float | None]], ProcessDetails]) -> None:
@@ -25,9 +25,9 @@ class FakeHost(LocalProcessAccess):
 class FakeFeed:
     """Gives what :meth:`push` was given."""
 
-    def __init__(self, host: ProcessAccess | None = None) -> None:
+    def __init__(self, host: HostProcesses | None = None) -> None:
         self.interval = 1.0
-        self.host = host or LocalProcessAccess()
+        self.host = host or LocalProcesses()
         self.state = FeedStatus(state="starting")
         self.started = 0
         self.stopped = 0

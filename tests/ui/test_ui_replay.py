@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.explain.diagnosis.condition_engine import ConditionEngine
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses
 from gpuwatch.machine.collector.recording_player import RecordingPlayer
 from gpuwatch.machine.history.machine_event import MachineEvent
 from gpuwatch.machine.recording.reader import open_recording
@@ -135,7 +135,7 @@ async def test_a_replay_draws_what_the_dashboard_drew(
     shots = troubled(360)
     moments = [30, 75, 130, 200, 250, 330]
     live = Stage()
-    live.feed.host = ProcessAccess(
+    live.feed.host = HostProcesses(
         "node07", unreachable="not part of a recording"
     )  # what is not in a sample can be asked of neither
     file = Growing(tmp_path / "live.gpuwatch")

@@ -28,6 +28,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import EndedBy
 from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.environment_settings import environment_settings, stored_variables
+from gpuwatch.experiment.probing.execve_errors import not_started
 from gpuwatch.experiment.probing.guard_client import SIGINT_SECONDS, GuardReports, ProgramEnder
 from gpuwatch.experiment.probing.launch_program import GuardedProgram
 from gpuwatch.experiment.probing.output_backlog import OutputBacklog
@@ -36,7 +37,6 @@ from gpuwatch.experiment.probing.profiler_log_filter import ProfilerLogFilter
 from gpuwatch.experiment.probing.program_end import EndFacts, with_program_end
 from gpuwatch.experiment.probing.received_events import AppliedSetting, ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.run_draft import RunDraft, RunDraftBuilder, SnapshotSource
-from gpuwatch.experiment.probing.start_failure import not_started
 from gpuwatch.experiment.probing.stream_reader import LineSplitter, Sink
 from gpuwatch.experiment.probing.watched_processes import WatchedProcesses
 
@@ -147,7 +147,7 @@ class Watch:
         """Runs the program to its end and returns the run as ``save_run`` has completed it.
 
         The exit code or signal is in the run's outcome. Raises
-        :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
+        :class:`~gpuwatch.experiment.probing.execve_errors.NotStarted`.
         """
         self._connect()
         self._read_until_end(self._draw_and_save)
@@ -162,7 +162,7 @@ class Watch:
         started.
 
         What it prints, writes or returns after the measurement counts for nothing. ``line_sink`` gets every line of its
-        output. Needs ``WatchOptions.output``. Raises :class:`~gpuwatch.experiment.probing.start_failure.NotStarted`.
+        output. Needs ``WatchOptions.output``. Raises :class:`~gpuwatch.experiment.probing.execve_errors.NotStarted`.
         """
         self._line_sink = line_sink
         self._connect()

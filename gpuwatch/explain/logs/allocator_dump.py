@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.core.model.run import Oom
-from gpuwatch.explain.byte_sizes import size_bytes
+from gpuwatch.explain.size_texts import size_bytes
 
 ALIGNMENT_BYTES = 256  # BFC rounds requests up to multiples of 256 bytes
 _ROUNDING_SHARE = 0.006  # 1.00GiB may be 1.0049

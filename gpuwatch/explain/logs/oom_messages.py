@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from gpuwatch.core.model.run import MemoryHolder, Oom, RunError
 from gpuwatch.core.parsing import lazy
-from gpuwatch.explain.byte_sizes import size_bytes, tensor_bytes
 from gpuwatch.explain.logs.allocator_dump import ALIGNMENT_BYTES, OomDraft
 from gpuwatch.explain.logs.device_names import device_name
+from gpuwatch.explain.size_texts import size_bytes, tensor_bytes
 
 _HEAD = re.compile(
     r"(?:Allocator \((\S+?)\) )?[Rr]an out of memory trying to allocate "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gpuwatch.core.model.run import DeviceMapping
 from gpuwatch.core.parsing import lazy
-from gpuwatch.explain.byte_sizes import size_bytes
 from gpuwatch.explain.logs import cuda_errors
 from gpuwatch.explain.logs.device_names import pci_address
 from gpuwatch.explain.logs.log_facts import CuInitError, IgnoredGpu, LoggedGpu
+from gpuwatch.explain.size_texts import size_bytes
 
 _MIB = 1024**2
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.core.group_by import group_by
 from gpuwatch.core.model.memory_profile import Group
-from gpuwatch.explain.byte_sizes import DTYPE_BYTES
+from gpuwatch.explain.size_texts import DTYPE_BYTES
 from gpuwatch.explain.traces.allocation_replay import Allocation
 from gpuwatch.explain.traces.tensorflow_op_names import BACKWARD, in_xla_cluster, strip_calls
 

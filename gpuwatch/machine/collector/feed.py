@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from gpuwatch.core.model.snapshot import Snapshot
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses
 
 FeedState = Literal["starting", "ok", "not-answering", "stopped"]
 
@@ -49,7 +49,7 @@ class Feed(Protocol):
     """Seconds between samples; may be set at any time."""
 
     @property
-    def host(self) -> ProcessAccess:
+    def host(self) -> HostProcesses:
         """What can be asked of the host that the snapshots are of."""
 
     def start(self, wake: Callable[[], None] | None = None) -> None:

@@ -35,7 +35,7 @@ from gpuwatch.machine.collector.collector_supervision import (
 )
 from gpuwatch.machine.collector.feed import FeedStatus
 from gpuwatch.machine.collector.forked_collector import ForkedProcess
-from gpuwatch.machine.collector.process_access import LocalProcessAccess
+from gpuwatch.machine.collector.host_processes import LocalProcesses
 from gpuwatch.machine.collector.protocol import FAILURE, PREVIEW, SOURCE, Settings, Source, note_seen_devices
 from gpuwatch.machine.history.sample_frames import FrameDecoder
 from gpuwatch.machine.sources import procfs
@@ -93,7 +93,7 @@ class LiveFeed:
         self._settings = Settings(interval, on_demand, gpm, share)
         """Those of the collector. A new one has to be given ``seen``: the driver reports each Xid once, and does not
         say which GPU it is that it has lost."""
-        self.host = LocalProcessAccess(environment)
+        self.host = LocalProcesses(environment)
         self._source = Source()
         """Where the samples come from."""
         self._silence_reported_at = 0.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.machine.collector.feed import FeedStatus
-from gpuwatch.machine.collector.process_access import ProcessAccess
+from gpuwatch.machine.collector.host_processes import HostProcesses
 from gpuwatch.machine.history.sample_frames import StoredSample
 from gpuwatch.machine.history.sample_gaps import Gap, gap_limit
 from gpuwatch.machine.recording.reader import Recording
@@ -47,7 +47,7 @@ class RecordingPlayer:
         self._clock = clock
         self._sessions = recording.sessions
         name = self._sessions[-1].hostname or "" if self._sessions else ""
-        self.host = ProcessAccess(name, unreachable="not part of a recording")  # perhaps this one, at another time
+        self.host = HostProcesses(name, unreachable="not part of a recording")  # perhaps this one, at another time
         self._alarm = threading.Condition()
         self._thread: threading.Thread | None = None
         self._wake_due = math.inf

@@ -14,7 +14,7 @@ from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.snapshot import MappedDevice, Process, Snapshot
 from gpuwatch.core.safe_text import printable
 from gpuwatch.explain.diagnosis.conditions.program_on_cpu import cpu_reason, not_simulated, why_maybe_on_gpu
-from gpuwatch.machine.collector.process_access import DeviceNumbers
+from gpuwatch.machine.collector.host_processes import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails
 from gpuwatch.session.process_history import Identity
 from gpuwatch.session.view import View

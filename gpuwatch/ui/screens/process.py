@@ -14,7 +14,7 @@ from textual.containers import Horizontal
 from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.masking.mask_secrets import mask_text, mask_value
 from gpuwatch.core.model.snapshot import Process
-from gpuwatch.machine.collector.process_access import DeviceNumbers
+from gpuwatch.machine.collector.host_processes import DeviceNumbers
 from gpuwatch.machine.sources.process_details import ProcessDetails, Relative
 from gpuwatch.session.process_history import Identity, process_identity, process_rows
 from gpuwatch.session.view import View

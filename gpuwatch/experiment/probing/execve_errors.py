@@ -1,4 +1,4 @@
-"""Why a program could not be started: the error for the errno of execve."""
+"""The errors of execve: why a program could not be started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of the processes of a feed's host besides snapshots: details, CUDA's device numbers, signals."""
+"""The processes of a feed's host, besides snapshots: their details, CUDA's device numbers in them, signals to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DeviceNumbers = tuple[tuple[int, str], ...]
 """CUDA's device numbers in a process, each with the UUID of the GPU."""
 
 
-class ProcessAccess:
+class HostProcesses:
     """What can be asked of a host's processes besides snapshots: nothing, of another machine or a recording.
 
     Feeds of hosts that can be accessed return a subclass. Any method may block: do not call them from the UI thread.
@@ -51,7 +51,7 @@ class ProcessAccess:
         return SignalResult("denied", self.unreachable)
 
 
-class LocalProcessAccess(ProcessAccess):
+class LocalProcesses(HostProcesses):
     """This machine, through /proc. ``environment``: the collector's, if it differs from this process's own."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Sizes in bytes: of an amount with its unit, as in ``2.25GiB``, and of a tensor, by its shape and type."""
+"""Sizes in texts, as bytes: of an amount with its unit, as in ``2.25GiB``, and of a tensor, by its shape and type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library that controls simulated machines: the functions and structures of state.h for ctypes."""
+"""Bindings of state.h for ctypes: the functions and structures with which Python controls simulated machines."""
 
 from __future__ import annotations
 
