@@ -8,6 +8,7 @@ setting (``--placement`` uses TensorFlow's own switch). Standard library only, P
 
 import _thread
 import atexit
+import contextlib
 import json
 import os
 import socket
@@ -90,7 +91,7 @@ class Watcher:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(1.0)
         self.socket.connect("\0" + self.address)
-        self.write("start", config="run", pid=self.pid, options={}, command=" ".join(getattr(sys, "argv", ()))[:400])
+        self.write("start", config="run", pid=self.pid, options={}, command=" ".join(_arguments())[:400])
         self.write("environment", variables=self.environment(), places=self.places())
         limit = self.address_limit()
         if limit is not None:  # native code that is refused memory ends the program without last words
@@ -331,6 +332,17 @@ class Watcher:
         self.attempt(self.step_reports.tell)
         for observer in self.reporters:
             self.attempt(observer.tell, self.emit)
+
+
+def _arguments():
+    """``sys.argv``; of ``python -m pkg.module --x``, whose module is not in it before it is found, ``pkg.module --x``."""
+    arguments = list(getattr(sys, "argv", ()))
+    if arguments[:1] == ["-m"]:
+        with contextlib.suppress(OSError, IndexError), open("/proc/self/cmdline", "rb") as file:
+            words = os.fsdecode(file.read()).rstrip("\0").split("\0")
+            module = words[-len(arguments)]
+            arguments[0] = module.partition("m")[2] if module.startswith("-") else module  # -mpkg.module
+    return arguments
 
 
 def begin(address, load, simulation=None):

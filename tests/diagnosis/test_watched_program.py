@@ -705,14 +705,19 @@ def test_an_exit_code_of_0_after_a_traceback_is_no_claim_that_all_went_well(
 
 
 def test_what_ended_a_program_comes_before_why_it_had_no_gpu() -> None:
-    def without_driver(message: str) -> Run:
-        error = RunError(type="RuntimeError", message=message)
+    def without_driver(message: str, type_: str = "RuntimeError", log: str = "") -> Run:
+        error = RunError(type=type_, message=message)
         values: dict[str, Any] = {"group": "run", "framework": TENSORFLOW, "placements": (), "errors": (error,)}
-        return complete(draft("run", **values, **FAILED), parse(""), machine(gpus=0, driver=False))
+        return complete(draft("run", **values, **FAILED), parse(log), machine(gpus=0, driver=False))
 
-    run = without_driver("the list of labels is empty")
-    assert run.primary == "unknown"
-    assert {found.severity for found in run.findings if found.id == "driver.missing"} == {"warning"}
+    no_attribute = "module 'torch' has no attribute 'x'"
+    recognized = traceback(7, "data.x = torch.x", f"AttributeError: {no_attribute}")
+    for run, primary in (
+        (without_driver("the list of labels is empty"), "unknown"),
+        (without_driver(no_attribute, "AttributeError", recognized), "program.error"),
+    ):
+        assert run.primary == primary
+        assert {found.severity for found in run.findings if found.id == "driver.missing"} == {"warning"}
     for message in ("cannot run on cuda", "Found no NVIDIA driver on your system."):
         run = without_driver(message)
         assert run.primary == "driver.missing"

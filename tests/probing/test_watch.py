@@ -154,10 +154,11 @@ def test_a_program_without_a_framework_is_told_so(tmp_path: Path) -> None:
     assert "TensorFlow, PyTorch nor JAX" in run["verdict_reason"]
 
 
-@pytest.mark.parametrize(("handled", "code"), [(False, -signal.SIGINT), (True, 0)])
-def test_an_interruption_is_no_error(handled: bool, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("handler_code", "code"), [(None, -signal.SIGINT), (0, 0), (1, 1)])
+def test_an_interruption_is_no_error(handler_code: int | None, code: int, tmp_path: Path) -> None:
+    """Some programs catch it: Lightning's Trainer exits with 1."""
     out = tmp_path / "run.json"
-    handle = "signal.signal(signal.SIGINT, lambda *_: sys.exit(0)); " if handled else ""
+    handle = "" if handler_code is None else f"signal.signal(signal.SIGINT, lambda *_: sys.exit({handler_code})); "
     program = f"import signal, sys, time; {handle}print('ready', flush=True); time.sleep(60)"
     seen = started(
         *("-q", "-o", str(out), "--", sys.executable, "-c", program),
@@ -171,7 +172,7 @@ def test_an_interruption_is_no_error(handled: bool, code: int, tmp_path: Path) -
     seen.communicate(timeout=15)
     assert seen.returncode == code
     run = read(out)
-    if handled:
+    if code == 0:
         assert run["verdict"] == "ok"
     else:
         assert run["verdict"] == "interrupted"
@@ -451,6 +452,18 @@ def test_every_process_has_its_own_line(tmp_path: Path) -> None:
     assert first["environment"]["CUDA_VISIBLE_DEVICES"] == "1"
     assert first["device_map"][0]["uuid"] == "GPU-00000000-0000-0000-0000-000000000000"
     assert first["pid"] != second["pid"]
+
+
+@pytest.mark.parametrize("options", [["-m", "steps.run"], ["-Bmsteps.run"]])
+def test_a_module_whose_package_imports_a_framework_has_its_name(options: list[str], tmp_path: Path) -> None:
+    """Python has not put it into ``sys.argv`` by then."""
+    package, out = tmp_path / "steps", tmp_path / "run.json"
+    package.mkdir()
+    (package / "__init__.py").write_text("import time, torch\ntime.sleep(1)")
+    (package / "run.py").write_text("")
+    seen = watched("-o", str(out), "--", sys.executable, *options, "--x", cwd=tmp_path, env=with_torch(tmp_path))
+    assert seen.returncode == 0, seen.stderr
+    assert [process["command"] for process in read(out)["processes"]] == ["steps.run --x"]
 
 
 def test_an_exception_about_memory_is_the_processs_own(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def _verdict(run: Run, facts: EndFacts, host_memory_out: bool, interrupted: bool
     if outcome.exit_code is None and outcome.signal is None:
         return "interrupted", f"It was still running after {duration}, when this was saved."
     own_interrupt = any(error.type == "KeyboardInterrupt" for error in own_errors)
-    if (interrupted and failed) or (signal.SIGINT in _end_signals(outcome) and not own_interrupt):
+    by_sigint = signal.SIGINT in (*_end_signals(outcome), *passed_on_signals[-1:])  # some catch it and exit with 1
+    if (interrupted and failed) or (by_sigint and not own_interrupt):
         number = next(reversed(passed_on_signals), signal.SIGINT)
         if number == signal.SIGINT:
             return "interrupted", f"It was interrupted (SIGINT, Ctrl+C) after {duration}."

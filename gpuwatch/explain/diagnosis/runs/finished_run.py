@@ -169,7 +169,7 @@ def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) ->
     process_failed = any(process.exit_code for process in run.processes) and not stalled
     raised = raised or bool(run.killed_children) or process_failed
     caught = exited_with_code_0(run) or ended_by_own_exception(run, run.outcome)
-    ends = [found for found in findings if found.id == "unknown" and found.severity == "error"]
+    ends = [found for found in findings if found.id in ("unknown", "program.error") and found.severity == "error"]
     # An end that has nothing to do with a GPU, by its title and its error.
     unrelated_to_gpus = any(not _GPU_WORDS.search(" ".join((found.title, *found.evidence[:1]))) for found in ends)
     failed_elsewhere = run.verdict == "error" and unrelated_to_gpus
