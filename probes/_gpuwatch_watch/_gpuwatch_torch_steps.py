@@ -6,6 +6,7 @@ Part of the watcher (_gpuwatch_watcher.py). Standard library only, Python 3.7 or
 import _thread
 import sys
 import threading
+import weakref
 
 _THREADS = getattr(threading, "_active", {})
 """Python's threads, by their numbers."""
@@ -13,12 +14,16 @@ _NOT_STARTED = tuple(getattr(threading, name, ()) for name in ("_MainThread", "_
 """Classes of those that ``threading`` did not start."""
 
 
+def _nothing():
+    """A weak reference to what is no more."""
+
+
 class _Loop:
     """The optimizers of a training loop."""
 
     def __init__(self):
-        self.counted = None
-        """The id of the optimizer that is counted."""
+        self.counted = _nothing
+        """A weak reference to the optimizer that is counted."""
         self.others = set()
         """The ids of the others that made a step since."""
 
@@ -27,8 +32,8 @@ class OptimizerSteps:
     """Counts one step per iteration, however many optimizers it calls; an observer of imports (see sitecustomize.py).
 
     Of several optimizers (a GAN's; Muon with AdamW), one is counted: another one takes its place once that has made two
-    steps since the last that was counted. Threads that the program started train in loops of their own, whose steps
-    come in any order: they are all counted.
+    steps since the last that was counted, or at once if the counted one is gone (that of the last fold). Threads that
+    the program started train in loops of their own, whose steps come in any order: they are all counted.
     """
 
     def __init__(self, counters, descriptors):
@@ -49,8 +54,10 @@ class OptimizerSteps:
     def stepped(self, optimizer):
         """Called after each step of an optimizer."""
         key, loop = id(optimizer), self._loop()
-        if loop.counted in (None, key) or key in loop.others:
-            loop.counted = key
+        counted = loop.counted()
+        if counted is None or counted is optimizer or key in loop.others:
+            if counted is not optimizer:
+                loop.counted = weakref.ref(optimizer)
             loop.others.clear()
             self.counters.optimizer.step(device=_device(optimizer))
         else:

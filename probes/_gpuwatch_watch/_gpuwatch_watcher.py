@@ -335,7 +335,7 @@ class Watcher:
 
 
 def _arguments():
-    """``sys.argv``; of ``python -m pkg.module --x``, whose module is not in it before it is found, ``pkg.module --x``."""
+    """``sys.argv``; of ``python -m pkg.module``, whose module is not in it before it is found, ``pkg.module`` …"""
     arguments = list(getattr(sys, "argv", ()))
     if arguments[:1] == ["-m"]:
         with contextlib.suppress(OSError, IndexError), open("/proc/self/cmdline", "rb") as file:

@@ -52,6 +52,7 @@ ERRORS = (
     ("ValueError: Mix type of y not allowed, got types {'unknown', 'binary'}", "Labels and predictions"),
     ("ValueError: The train_dataset does not implement __len__, max_steps has to be specified.", "has no length"),
     ("Exception: Dataset not found.", "dataset that the configuration names"),
+    ("RuntimeError: 0 active drivers ([]). There should only be one.", "Triton found no GPU"),
     ("ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10", "bfloat16 was requested"),
     ("RuntimeError: PassManager::run failed", "Triton could not compile"),
     ("RuntimeError: Tried to instantiate class '_ext_C.Kind', but it does not exist! Ensure that", "compiled part of a package"),
@@ -146,6 +147,7 @@ def test_what_ended_the_program(error: str, said: str) -> None:
     found = explain([*log, "    main()", error])
     assert said in found.findings[0].title
     machine = ("port is in use", "reader of the program's output", "bfloat16 was requested", "Triton could not compile")
+    machine += ("Triton found no GPU",)
     machine += ("database file is in use", "could not reach the rendezvous process", "NCCL's communicator was aborted")
     assert found.primary == ("unknown" if said in machine else "program.error")
     assert found.findings[0].action

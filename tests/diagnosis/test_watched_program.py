@@ -710,12 +710,14 @@ def test_what_ended_a_program_comes_before_why_it_had_no_gpu() -> None:
         values: dict[str, Any] = {"group": "run", "framework": TENSORFLOW, "placements": (), "errors": (error,)}
         return complete(draft("run", **values, **FAILED), parse(log), machine(gpus=0, driver=False))
 
-    no_attribute = "module 'torch' has no attribute 'x'"
-    recognized = traceback(7, "data.x = torch.x", f"AttributeError: {no_attribute}")
-    for run, primary in (
-        (without_driver("the list of labels is empty"), "unknown"),
-        (without_driver(no_attribute, "AttributeError", recognized), "program.error"),
+    for type_, message, primary in (
+        ("RuntimeError", "the list of labels is empty", "unknown"),
+        ("AttributeError", "module 'torch' has no attribute 'x'", "program.error"),
+        ("KeyError", "'final_observation'", "program.error"),  # "the program's own error, not the GPU's"
+        ("OSError", "[Errno 28] No space left on device: 'a.pt'", "unknown"),  # "… is a disk, not the GPU"
+        ("RuntimeError", "Failed to find C compiler. Please specify via CC", "unknown"),  # "the GPU is not the problem"
     ):
+        run = without_driver(message, type_, traceback(7, "work()", f"{type_}: {message}"))
         assert run.primary == primary
         assert {found.severity for found in run.findings if found.id == "driver.missing"} == {"warning"}
     for message in ("cannot run on cuda", "Found no NVIDIA driver on your system."):

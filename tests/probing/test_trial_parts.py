@@ -324,6 +324,16 @@ def test_one_step_is_counted_of_all_optimizers_of_an_iteration(called: str, step
     assert counters.optimizer.count == steps
 
 
+def test_the_optimizer_of_the_next_fold_is_counted_from_its_first_step() -> None:
+    counters = _Trial().watcher.counters
+    observer = load("_gpuwatch_torch_steps").OptimizerSteps(counters, None)
+    for _ in range(3):
+        optimizer = _Optimizer()  # the last one is gone
+        for _ in range(4):
+            observer.stepped(optimizer)
+    assert counters.optimizer.count == 12
+
+
 def test_the_steps_of_two_threads_are_all_counted() -> None:
     """In whichever order the threads take turns; a library's own threads belong to the program's main loop."""
     counters = _Trial().watcher.counters
@@ -332,10 +342,10 @@ def test_the_steps_of_two_threads_are_all_counted() -> None:
     def in_turns(start: Callable[[Callable[[], None]], object], called: str) -> int:
         """Steps counted of two threads, each of which makes those of its optimizer, in this order."""
         turns, counted = {name: threading.Semaphore(0) for name in "ab"}, counters.optimizer.count
-        made = threading.Semaphore(0)
+        made, optimizers = threading.Semaphore(0), {name: _Optimizer() for name in "ab"}
 
         def train(name: str) -> None:
-            optimizer = _Optimizer()
+            optimizer = optimizers[name]
             for _ in range(called.count(name)):
                 turns[name].acquire()
                 observer.stepped(optimizer)

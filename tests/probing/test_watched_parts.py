@@ -396,6 +396,15 @@ def test_a_program_with_too_few_steps_says_why_it_has_no_speed(has_speed: bool, 
     assert (reason in run.problems) is told
 
 
+@pytest.mark.parametrize(("name", "told"), [("jax", True), ("torch", False)])
+def test_a_program_whose_steps_are_not_counted_says_why_it_has_no_speed(name: str, told: bool) -> None:
+    builder = RunDraftBuilder(0.0, None, lambda pid: pid == 7)
+    data = {"name": name, "version": "1", "gpu_build": True, "interpreter": "", "python_version": ""}
+    builder.received.take_line(msgspec.json.encode({"t": 1.0, "kind": "framework", "data": data}))
+    problems = draft_of(builder).run.problems
+    assert any(problem.startswith("speed: steps of JAX are not counted") for problem in problems) is told
+
+
 _CUPY = (
     b"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 17,179,869,184 bytes (allocated so far:"
     b" 133,143,986,176 bytes).\n"

@@ -338,8 +338,10 @@ class RunDraftBuilder:
         return f"{text} (allocator peak {size(allocator_peak)}, seen by NVML {size(nvml_peak)})"
 
     def _why_no_speed(self) -> str:
-        """Why the speed of a program is unknown that made steps; empty if it is known, or there were none."""
-        steps = self.received.steps
+        """Why the speed of a program is unknown that made steps, or may have; empty if known, or if there were none."""
+        steps, framework = self.received.steps, self.received.framework
+        if framework is not None and framework.name == "jax" and not steps.count:
+            return "speed: steps of JAX are not counted; gpuwatch.step(), called once per step, counts them"
         if self.received.throughput is not None or not steps.count or not steps.speed_needs:
             return ""
         return f"speed: too few steps ({steps.counted}: {steps.count}); it takes {steps.speed_needs}"

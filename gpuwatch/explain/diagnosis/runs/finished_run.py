@@ -152,7 +152,11 @@ def _place_of_interruption(log: LogFacts) -> str:
     return f", in {file_name(frame.file)}, line {frame.line}{function}"
 
 
-_GPU_WORDS = re.compile(r"cud|gpu(?!watch)|nvidia|nvml|nccl|cublas|device|driver", re.IGNORECASE)
+_GPU_WORDS = re.compile(
+    r"cud|(?<!not )(?<!not the )gpu(?!watch| is not)|nvidia|nvml|nccl|cublas|(?<!left on )(?<!\")device|driver",
+    re.IGNORECASE,
+)
+"""Not "the program's own error, not the GPU's", nor of a disk: "No space left on device"."""
 
 
 def relevant_findings(run: Run, log: LogFacts, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
