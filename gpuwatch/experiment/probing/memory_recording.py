@@ -1,8 +1,8 @@
 """``gpuwatch run --memory``: the recordings of what a process allocated.
 
-A process sends its recordings and the names of its variables as events
-(probes/_gpuwatch_watch/_gpuwatch_memory.py); they are read once it has ended. Their readers are imported then: most
-programs are watched without.
+A process sends its recordings and the names of its variables as events (probes/_gpuwatch_watch/: _gpuwatch_memory.py,
+_gpuwatch_torch_memory.py); they are read once it has ended. Their readers are imported then: most programs are watched
+without.
 """
 
 from __future__ import annotations
