@@ -1,11 +1,15 @@
 """What ``gpuwatch run`` does before the program starts."""
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 
+from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.guard_process import descendants
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
+from gpuwatch.experiment.probing.start_failure import not_started
 from tests.terminal import wait_until_ended
 
 _LATER = (
@@ -42,3 +46,21 @@ def test_a_program_that_nobody_came_to_watch_is_ended() -> None:
         assert os.read(program.channel.read_fd, 4) == b"here"
         (pid,) = descendants(program.guard.pid)
     wait_until_ended(pid)
+
+
+def test_at_the_limit_of_processes_the_program_is_not_started() -> None:
+    """It is no traceback of the guard, and no signal."""
+    refused = (
+        "import errno, os, runpy, sys\n"
+        "def fork(): raise BlockingIOError(errno.EAGAIN, 'Resource temporarily unavailable')\n"
+        "os.fork = fork\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
+    )
+    ours, its = socket.socketpair()
+    with ours, its:
+        command = [sys.executable, "-c", refused, guard_process.__file__, str(its.fileno()), "-1", "-1", "-", "true"]
+        done = subprocess.run(command, pass_fds=[its.fileno()], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        said = ours.recv(100).decode()
+    assert said == f"failed {errno.EAGAIN}\n"
+    error = not_started("true", errno.EAGAIN)
+    assert (error.exit_code, "ulimit -u" in error.hint) == (126, True)

@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.errors import PROCESS_LIMIT_HINT, GpuwatchError
 
 
 class NotStarted(GpuwatchError):
@@ -35,4 +35,5 @@ def not_started(name: str, errno_value: int) -> NotStarted:
     ):
         hint = f"python {name}" if name.endswith(".py") else f"chmod +x {name}"
         return NotStarted(f"{name} is not executable", hint=hint, exit_code=126)
-    return NotStarted(f"{name} cannot be started: {os.strerror(errno_value)}", exit_code=126)
+    limit = PROCESS_LIMIT_HINT if errno_value == errno.EAGAIN else ""
+    return NotStarted(f"{name} cannot be started: {os.strerror(errno_value)}", hint=limit, exit_code=126)

@@ -71,7 +71,11 @@ class Guard:
             signal.signal(number, _ignore_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_SIGNALS)  # blocked by gpuwatch until the handlers were set
         error_read, error_write = os.pipe()
-        self._program = os.fork()
+        try:
+            self._program = os.fork()
+        except OSError as error:  # at the limit of processes
+            self._send(f"failed {error.errno}")
+            return
         if self._program == 0:
             os.close(error_read)
             self._exec_program(command, write_end, error_write, handled_signals)

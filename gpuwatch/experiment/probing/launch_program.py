@@ -8,6 +8,7 @@ little.
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from gpuwatch.core.errors import GpuwatchError
+from gpuwatch.core.errors import PROCESS_LIMIT_HINT, GpuwatchError
 from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.output_passthrough import OutputChannel
 from gpuwatch.experiment.probing.probe_scripts import probe_folder
@@ -154,7 +155,8 @@ class GuardedProgram:
                 pass_fds=[fd for fd in (self._guard_end.fileno(), channel.read_fd, channel.write_fd) if fd >= 0],
             )
         except OSError as error:
-            raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}") from error
+            hint = PROCESS_LIMIT_HINT if error.errno == errno.EAGAIN else ""
+            raise GpuwatchError(f"{sys.executable} cannot be started: {error.strerror}", hint=hint) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
         self._guard_end.close()
