@@ -176,7 +176,7 @@ def offer_simulation(ctx: click.Context) -> None:
     if simulated or ctx.params.get("as_json") or name not in sys.argv:
         return
     system = system_and_driver_facts.read_system_facts(os.environ)
-    if system.cards != () or system.wsl or system.device_files or system.kernel_module is not None:
+    if system.cards != () or system.wsl or system.jetson or system.device_files or system.kernel_module is not None:
         return
     index = sys.argv.index(name) + 1
     words = ["gpuwatch", *sys.argv[1:index], "--sim", "2x24GiB", *sys.argv[index:]]

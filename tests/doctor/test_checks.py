@@ -92,6 +92,9 @@ TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.cards", "fail", bare(), "no NVIDIA card"),
     ("driver.cards", "skip", machine(system=system(cards=None)), "/sys"),
     ("driver.cards", "skip", machine(system=system(wsl=True)), "WSL"),
+    ("driver.cards", "skip", bare(system=system(jetson=True, cards=())), "Jetson"),
+    ("driver.kernel-module", "skip", bare(system=system(jetson=True, kernel_module=None)), "nvgpu"),
+    ("devices.files", "skip", bare(system=system(jetson=True, device_files=())), "nvhost"),
     ("driver.cards", "skip", machine(system=None), "within 3 s"),
     ("driver.cards", "skip", machine(simulated=True), "simulated"),
     ("driver.nouveau", "pass", machine(), "nvidia"),
@@ -291,11 +294,21 @@ CAUSES_TABLE: list[tuple[str, str, Facts, str]] = [
     ("driver.missing", "error", bare(
         system=system(kernel_module=None, container="docker", device_files=())), "--gpus all"),
     ("driver.missing", "error", machine(
-        driver=driver(nvml=absent("libnvidia-ml.so.1")), snapshot=snapshot(driver=None), run=run(gpus=0)),
+        system=system(container="docker"), driver=driver(nvml=absent("libnvidia-ml.so.1")),
+        snapshot=snapshot(driver=None), run=run(gpus=0)),
         "utility"),
     ("driver.missing", "error", machine(
-        driver=driver(libcuda=absent("libcuda.so.1"), cuinit_code=None), run=None, installation=None),
+        system=system(container="docker"), driver=driver(libcuda=absent("libcuda.so.1"), cuinit_code=None),
+        run=None, installation=None),
         "compute"),
+    ("driver.missing", "error", machine(
+        driver=driver(libcuda=absent("libcuda.so.1"), cuinit_code=None), run=None, installation=None),
+        "libcuda.so.1 of release 570.86.10: it is in a package of its own (Debian libcuda1"),
+    ("driver.missing", "error", machine(
+        driver=driver(nvml=absent("libnvidia-ml.so.1")), snapshot=snapshot(driver=None), run=run(gpus=0)),
+        "Debian libnvidia-ml1"),
+    ("driver.missing", "error", bare(system=system(
+        jetson=True, cards=(), kernel_module=None, device_files=())), "JetPack"),
     ("driver.mismatch", "error", machine(driver=driver(cuinit_code=803), run=None, installation=None), "reboot"),
     ("driver.mismatch", "error", machine(driver=driver(cuinit_code=804), run=None, installation=None), "cuda-compat"),
     ("driver.mismatch", "error", machine(

@@ -136,3 +136,10 @@ def test_what_hangs_is_given_up_and_what_fails_is_raised() -> None:
 
     with pytest.raises(ZeroDivisionError):
         doctor_input.result_within(1.0, broken)
+
+
+def test_jetson(tmp_path: Path) -> None:
+    put(tmp_path, "proc/device-tree/compatible", "nvidia,p3768-0000+p3767-0005\0nvidia,p3767-0005\0nvidia,tegra234\0")
+    assert system_and_driver_facts.read_system_facts({}, tmp_path).jetson
+    put(tmp_path, "proc/device-tree/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0")
+    assert not system_and_driver_facts.read_system_facts({}, tmp_path).jetson

@@ -28,6 +28,8 @@ SYSTEMS = {
     "container, driver on the host": (System(cards=CARD, kernel_module="570.1", container="docker"), "--gpus all"),
     "container, no driver on the host": (System(cards=CARD, container="docker"), "on the host, never in the container"),
     "container, nouveau on the host": (System(cards=NOUVEAU, container="docker"), "on the host, never in"),
+    "Jetson": (System(cards=(), jetson=True), "JetPack 6"),
+    "container on a Jetson": (System(cards=(), jetson=True, container="docker"), "--runtime nvidia"),
     "WSL": (System(cards=(), wsl=True), "in Windows"),
 }  # fmt: skip
 

@@ -81,6 +81,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """None if /sys does not show the bus."""
     container: str | None = None
     """``docker``, ``podman``, ``kubernetes``, ``slurm`` …; None outside a container."""
+    jetson: bool = False
+    """A board with a Tegra, whose GPU is not on the PCI bus and has a kernel module of its own (nvgpu)."""
     wsl: bool = False
     wsl_libraries: bool = False
     library_path: tuple[LibraryFolder, ...] = ()

@@ -24,6 +24,8 @@ USE_MACHINE_WITH_GPU = (
 REPLACE_NOUVEAU = (
     "Blacklist nouveau (modprobe.d: blacklist nouveau, options nouveau modeset=0), reboot, and install NVIDIA's driver."
 )
+DRIVER_CAPABILITIES_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
+"""Advice if only one of libcuda and NVML (libnvidia-ml), libraries of the driver, is present in a container."""
 REINSTALL_LIBRARIES = (
     "Reinstall the driver's libraries (libnvidia-ml, libcuda); if another file hides them, remove it, or its folder"
     " from LD_LIBRARY_PATH."
@@ -40,6 +42,13 @@ _NO_CARD_IN_CONTAINER = (
     " (docker run --gpus all IMAGE)."
 )
 _ON_HOST = "Install NVIDIA's driver on the host, never in the container. "
+INSTALL_JETPACK = (
+    "Install JetPack's libraries (apt install nvidia-jetpack). NVML comes with JetPack 6 and later; before, tegrastats"
+    " shows the GPU."
+)
+_JETSON_CONTAINER = (
+    "Start the container with the libraries of the Jetson's JetPack (docker run --runtime nvidia IMAGE)."
+)
 JOIN_DEVICE_GROUP = "Join the group that owns them (usermod -aG GROUP $USER, then log in again), or fix the udev rule."
 INSTALL_DRIVER_IN_WINDOWS = "Install the NVIDIA driver in Windows (never in WSL), then wsl --update and wsl --shutdown."
 
@@ -57,6 +66,8 @@ def missing_driver_evidence(system: System) -> str:
     """What this machine shows of why there is no driver, for a sentence; empty if nothing."""
     if system.wsl:
         return "this is WSL, whose driver belongs to Windows"
+    if system.jetson:
+        return "this is a Jetson, whose GPU is not on the PCI bus"
     if any(card.driver == "nouveau" for card in system.cards or ()):
         return "the kernel module nouveau has claimed the card"
     facts = []
@@ -76,6 +87,8 @@ def missing_driver_action(system: System | None, *, library: bool = False) -> st
         return _ELSEWHERE
     if system.wsl:
         return INSTALL_DRIVER_IN_WINDOWS
+    if system.jetson:
+        return INSTALL_JETPACK if system.container is None else _JETSON_CONTAINER
     no_card = system.cards is not None and not system.cards
     loaded = system.kernel_module is not None or "nvidia" in (system.modules or ())
     if system.container is not None:
@@ -90,3 +103,16 @@ def missing_driver_action(system: System | None, *, library: bool = False) -> st
         release = f" of release {system.kernel_module}" if system.kernel_module is not None else ""
         return f"Install the driver's libraries (libnvidia-ml, libcuda){release}, which the loaded kernel module needs."
     return LOAD_KERNEL_MODULE if library else INSTALL_DRIVER
+
+
+def missing_half_action(system: System | None, library: str, release: str | None) -> str:
+    """The advice where one of the driver's libraries works, and ``library``, another one, is not there."""
+    if system is None or system.container is not None:
+        return DRIVER_CAPABILITIES_ACTION
+    if system.wsl:
+        return "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it."
+    if system.jetson:
+        return INSTALL_JETPACK
+    package = "libcuda1" if library.startswith("libcuda") else "libnvidia-ml1"
+    whole = f" of release {release}" if release else ""
+    return f"Install {library}{whole}: it is in a package of its own (Debian {package}, Ubuntu libnvidia-compute-*)."

@@ -2,7 +2,8 @@
 
 For ``doctor``, reports and snapshots. Files are read below a root folder, so that a test can build a machine.
 Sources: the driver's README ("/proc interface" and "device nodes"), ``proc(5)``, Linux's
-``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib).
+``sysfs-bus-pci``, Microsoft's notes on CUDA in WSL (libraries in /usr/lib/wsl/lib), Linux's
+``Documentation/devicetree/bindings/arm/tegra.yaml``.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def read_system_facts(environment: Mapping[str, str], root: str | Path = "/") ->
         device_files=_device_files(base),
         cards=_pci_cards(base),
         container=_find_container_kind(base, environment),
+        jetson="nvidia,tegra" in (file_text(base / "proc/device-tree/compatible") or ""),
         wsl=release is not None and "microsoft" in release.lower(),
         wsl_libraries=(base / "usr/lib/wsl/lib/libcuda.so.1").exists(),
         library_path=tuple(

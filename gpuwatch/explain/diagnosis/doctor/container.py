@@ -6,10 +6,13 @@ NVIDIA_DRIVER_CAPABILITIES), CUDA on WSL user guide.
 
 from __future__ import annotations
 
-from gpuwatch.core.model.driver_advice import INSTALL_DRIVER_IN_WINDOWS, PASS_GPUS_TO_CONTAINER
+from gpuwatch.core.model.driver_advice import (
+    DRIVER_CAPABILITIES_ACTION,
+    INSTALL_DRIVER_IN_WINDOWS,
+    PASS_GPUS_TO_CONTAINER,
+)
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.doctor.driver import action_unless_no_card
-from gpuwatch.explain.diagnosis.rules.driver_failures import DRIVER_CAPABILITIES_ACTION
 
 _NO_GPU_VALUES = ("", "void", "none")
 

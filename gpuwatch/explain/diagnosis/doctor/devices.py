@@ -40,6 +40,8 @@ def device_files(facts: Facts) -> Answer | None:
         if "/dev/dxg" in present:
             return ok("/dev/dxg (WSL)")
         return fail("/dev/dxg does not exist", "Update WSL (wsl --update) and the card's Windows driver.")
+    if system.jetson:
+        return skip("a Jetson's GPU has other device files (/dev/nvhost-*, /dev/nvmap)")
     gpus = [path for path in present if _GPU_FILE.match(path)]
     if not present:
         action = PASS_GPUS_TO_CONTAINER if system.container else "Load the driver, which creates them: modprobe nvidia."

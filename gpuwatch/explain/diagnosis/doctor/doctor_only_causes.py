@@ -17,6 +17,7 @@ from gpuwatch.core.model.driver_advice import (
     PASS_GPUS_TO_CONTAINER,
     REINSTALL_LIBRARIES,
     REPLACE_CRASHING_LIBRARY,
+    missing_half_action,
 )
 from gpuwatch.core.model.findings import Finding, Severity
 from gpuwatch.core.model.run import Run
@@ -45,7 +46,6 @@ from gpuwatch.explain.diagnosis.rule_registry import (
     warning_finding,
 )
 from gpuwatch.explain.diagnosis.rules.driver_failures import (
-    DRIVER_CAPABILITIES_ACTION,
     MISMATCH_CODES,
     MISSING_CODES,
     RECREATE_CONTAINER_ACTION,
@@ -68,6 +68,8 @@ def no_driver(facts: Facts, system: System) -> Iterator[Finding]:
     lines, title = [], ""
     if system.cards and any(card.driver == "nouveau" for card in system.cards):
         lines.append(f"nouveau has claimed {system.cards[0].bus_id}")
+    elif system.jetson:
+        lines.append("this is a Jetson, and neither NVML nor libcuda starts")
     elif system.cards is not None and not system.cards and not system.wsl:
         lines.append("no NVIDIA card on the PCI bus")
         title = "No NVIDIA driver found, and no NVIDIA card on this machine's PCI bus"
@@ -75,7 +77,7 @@ def no_driver(facts: Facts, system: System) -> Iterator[Finding]:
         return
     if system.container is not None:
         lines.append(f"this is a container ({system.container}); device files in it: {len(system.device_files)}")
-    if system.kernel_module is None and not system.wsl:
+    if system.kernel_module is None and not (system.wsl or system.jetson):
         lines.append("/proc/driver/nvidia/version does not exist: the kernel module is not loaded")
     if lines:
         yield error_finding("driver.missing", title=title, evidence=lines, action=missing_driver_advice(facts))
@@ -133,14 +135,14 @@ def driver_library_missing(facts: Facts, answer: DriverAnswer) -> Iterator[Findi
             "warning" if facts.gpu_usable else "error",
             title="CUDA starts but NVML is missing, so TensorFlow 2.21 and later have no GPU, without a message",
             evidence=[answer.nvml.error],
-            action=DRIVER_CAPABILITIES_ACTION,
+            action=missing_half_action(facts.system, answer.nvml.name, answer.libcuda.version),
         )
     elif answer.libcuda.error is not None and answer.nvml_code == 0:
         yield error_finding(
             "driver.missing",
             title="NVML answers but libcuda.so.1 is missing: no program can use CUDA",
             evidence=[answer.libcuda.error],
-            action=DRIVER_CAPABILITIES_ACTION,
+            action=missing_half_action(facts.system, answer.libcuda.name, answer.nvml_driver),
         )
 
 

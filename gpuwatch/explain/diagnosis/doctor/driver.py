@@ -10,18 +10,19 @@ from gpuwatch.core.formatting.durations import tenths_of_seconds
 from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.model.doctor import LoadedLibrary
 from gpuwatch.core.model.driver_advice import (
+    DRIVER_CAPABILITIES_ACTION,
     INSTALL_DRIVER,
     REINSTALL_LIBRARIES,
     REPLACE_CRASHING_LIBRARY,
     REPLACE_NOUVEAU,
     missing_driver_action,
+    missing_half_action,
     says_not_installed,
 )
 from gpuwatch.core.model.snapshot import FAILED_ITSELF
 from gpuwatch.explain.diagnosis.doctor.check import Answer, Facts, check, fail, ok, skip, warn
 from gpuwatch.explain.diagnosis.rules.driver_failures import (
     CUDA_ERROR_ADVICE,
-    DRIVER_CAPABILITIES_ACTION,
     RECREATE_CONTAINER_ACTION,
 )
 from gpuwatch.explain.logs import cuda_errors
@@ -54,7 +55,7 @@ def missing_driver_advice(facts: Facts) -> str:
 def action_unless_no_card(facts: Facts, action: str) -> str:
     """``action``; if there is no card at all, a reference to the first check, whose advice is the only one needed."""
     system = facts.system
-    no_card = system is not None and system.cards is not None and not system.cards and not system.wsl
+    no_card = system is not None and system.cards is not None and not system.cards and not (system.wsl or system.jetson)
     return "First see the check 'NVIDIA cards on the bus'." if no_card and not facts.nvml_answers else action
 
 
@@ -97,6 +98,8 @@ def cards_on_bus(facts: Facts) -> Answer | None:
         return deadline_answer(facts)
     if facts.system.wsl:
         return skip("under WSL the bus belongs to Windows")
+    if facts.system.jetson:
+        return skip("a Jetson's GPU is not on the PCI bus")
     found = facts.system.cards
     if found is None:
         return skip("/sys does not show the PCI bus here")
@@ -136,6 +139,8 @@ def kernel_module(facts: Facts) -> Answer | None:
         return ok(f"nvidia {facts.system.kernel_module}")
     if facts.system.wsl:
         return skip("under WSL the kernel driver belongs to Windows")
+    if facts.system.jetson:
+        return skip("a Jetson's GPU has a kernel module of its own, nvgpu")
     if facts.nvml_answers:
         return ok("/proc/driver/nvidia is not visible here, but NVML answers")
     if facts.system.modules is not None and "nvidia" in facts.system.modules:
@@ -159,7 +164,9 @@ def libcuda(facts: Facts) -> Answer | None:
         if facts.system is not None and facts.system.wsl:
             return fail(library.error, "Add /usr/lib/wsl/lib to LD_LIBRARY_PATH, or run ldconfig with it.")
         action = missing_driver_advice(facts)
-        if facts.system is not None and facts.system.container:
+        if answer.nvml_code == 0:
+            action = missing_half_action(facts.system, library.name, answer.nvml_driver)
+        elif facts.system is not None and facts.system.container:
             action += " NVIDIA_DRIVER_CAPABILITIES must include compute."
         return fail(library.error, action_unless_no_card(facts, action))
     where = library.path or "unknown file"
@@ -191,7 +198,9 @@ def nvml(facts: Facts) -> Answer | None:
         if is_broken(answer.nvml):
             return fail(answer.nvml.error, action_unless_no_card(facts, REINSTALL_LIBRARIES))
         if facts.cuda_starts:
-            return fail(f"{answer.nvml.error}; TensorFlow 2.21 and later need it", DRIVER_CAPABILITIES_ACTION)
+            release = answer.libcuda.version if answer.libcuda is not None else None
+            action = missing_half_action(facts.system, answer.nvml.name, release)
+            return fail(f"{answer.nvml.error}; TensorFlow 2.21 and later need it", action)
         in_container = facts.system is not None and facts.system.container
         action = DRIVER_CAPABILITIES_ACTION if in_container else missing_driver_advice(facts)
         return fail(answer.nvml.error, action_unless_no_card(facts, action))

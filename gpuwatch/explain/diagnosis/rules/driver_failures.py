@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpuwatch.core.model.driver_advice import TRY_SIMULATED_GPUS, missing_driver_action
+from gpuwatch.core.model.driver_advice import DRIVER_CAPABILITIES_ACTION, TRY_SIMULATED_GPUS, missing_driver_action
 from gpuwatch.core.model.findings import Certainty, Finding, Severity
 from gpuwatch.core.model.snapshot import Problem
 from gpuwatch.core.model.visible_devices import read_visible
@@ -69,8 +69,6 @@ _WORKS_ELSEWHERE_ACTION = (
     "between: reboot, or reload the nvidia kernel modules."
 )
 RECREATE_CONTAINER_ACTION = "Check that /dev/nvidia* exists and is accessible for this user; recreate the container."
-DRIVER_CAPABILITIES_ACTION = "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility (or all)."
-"""Advice if only one of libcuda and NVML (libnvidia-ml), libraries of the driver, is present."""
 CUDA_ERROR_ADVICE = {int(row.key): row.action for row in section_rows("state")}
 
 
