@@ -6,10 +6,11 @@ import socket
 import subprocess
 import sys
 
+from gpuwatch.experiment.probing.start_failure import not_started
+
 from gpuwatch.experiment.probing import guard_process
 from gpuwatch.experiment.probing.guard_process import descendants
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
-from gpuwatch.experiment.probing.start_failure import not_started
 from tests.terminal import wait_until_ended
 
 _LATER = (
