@@ -6,9 +6,8 @@ import socket
 import subprocess
 import sys
 
-from gpuwatch.experiment.probing.start_failure import not_started
-
 from gpuwatch.experiment.probing import guard_process
+from gpuwatch.experiment.probing.execve_errors import not_started
 from gpuwatch.experiment.probing.guard_process import descendants
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
 from tests.terminal import wait_until_ended
