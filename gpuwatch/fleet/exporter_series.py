@@ -31,14 +31,8 @@ class ExporterMetric(NamedTuple):
 
 GPUWATCH, DCGM, NVIDIA_SMI = range(3)
 
-_DCGM_READINGS = ("utilization.", "memory.", "temperature.", "clocks.", "power.draw_watts", "energy_joules")
-"""Starts of the ids of those that are read."""
 _DCGM = {
-    **{
-        metric.family.name: (metric.metric_id, 1 / metric.factor)
-        for metric in DCGM_METRICS
-        if metric.metric_id.startswith(_DCGM_READINGS)
-    },
+    **{metric.family.name: (metric.metric_id, 1 / metric.factor) for metric in DCGM_METRICS},
     "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": ("power.limit_watts", 1.0),
     "DCGM_FI_DEV_FAN_SPEED": ("fan.speed_percent", 1.0),
 }

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpuwatch.core.model.causes import CAUSES
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.fleet import Holder, HostView
-from gpuwatch.core.model.metrics import METRICS
+from gpuwatch.core.model.metrics import BY_ID, METRICS, Lane
 from gpuwatch.core.model.reading import Missing, Value
 from gpuwatch.core.model.snapshot import MIG_READINGS, Device, Driver, Host, MigInstance, Process, Snapshot
 from gpuwatch.core.utc_datetime import utc_datetime
@@ -213,6 +213,8 @@ class HostsBuilder:
             if reading is not None and reported.metric_id in MIG_READINGS:
                 instance.readings[reported.metric_id] = reading
                 return
+            if BY_ID[reported.metric_id].lane is Lane.GPM:
+                return  # the activity of the instance alone
         # dcgm-exporter also gives what is of the whole GPU, such as its temperature, with each instance.
         if reading is not None:
             gpu.set_reading(reported.metric_id, reading, reported.rank)

@@ -9,12 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from gpuwatch.core.model.fleet import Fleet, HostView
+from gpuwatch.core.model.metrics import BY_ID, Unit
 from gpuwatch.core.model.reading import Missing
 from gpuwatch.fleet.exporter_series import EXPORTER_METRICS, exporter_metric_names, parse_reading
 from gpuwatch.fleet.fleet_summary import HostSummary, summarize_fleet, summarize_host
 from gpuwatch.fleet.prometheus_api import Prometheus, Sample
 from gpuwatch.fleet.prometheus_hosts import HostsBuilder
 from gpuwatch.fleet.prometheus_source import PrometheusSource
+from gpuwatch.share.dcgm_metrics import DCGM_METRICS
 from gpuwatch.share.exporter.metric_series import ExporterOptions, ScrapeContent
 from gpuwatch.share.exporter.metrics_page import MetricsPage
 from gpuwatch.ui.drawing.text_width import width_of
@@ -150,6 +152,7 @@ def test_mig_instances_of_dcgm(fake: FakePrometheus) -> None:
         own = f'gpu="0",UUID="GPU-a",modelName="A100",GPU_I_PROFILE="2g.20gb",GPU_I_ID="{part}",Hostname="n1"'
         lines += [f"DCGM_FI_DEV_FB_USED{{{own}}} {used}", f"DCGM_FI_DEV_FB_FREE{{{own}}} {19968 - used}"]
         lines.append(f"DCGM_FI_DEV_GPU_TEMP{{{own}}} 41")
+        lines.append(f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{{own}}} 0.5")
     fake.series = exposition("\n".join(lines), instance="n1:9400", job="dcgm")
     host = only(fake)
     assert [gpu.use for gpu in host.gpus] == ["used", "free"]
@@ -158,6 +161,7 @@ def test_mig_instances_of_dcgm(fake: FakePrometheus) -> None:
     assert host.gpus[0].instance.number("memory.total_bytes") == 19968 * MIB
     assert host.hottest == 41
     assert len(host.gpus[0].device.mig_instances) == 2
+    assert host.gpus[0].device.number("activity.tensor_percent") is None, "of an instance, not of the GPU"
 
 
 def test_mig_instances_of_gpuwatch(fake: FakePrometheus) -> None:
@@ -288,6 +292,13 @@ def test_any_label_of_any_series(label: str) -> None:
         placed = place_columns(120, hosts_of)
         for host in sorted_hosts(hosts_of, "host", reverse=False):
             assert width_of("".join(text for text, _ in host_row(host, placed, 120).spans)) == 120
+
+
+def test_what_gpuwatch_reports_under_the_names_of_dcgm_is_read_from_there() -> None:
+    for metric in DCGM_METRICS:
+        spec = BY_ID[metric.metric_id]
+        value = "1" if spec.unit is Unit.NAME else str(40 * metric.factor)
+        assert parse_reading(EXPORTER_METRICS[metric.family.sample_name], value) == ("yes" if value == "1" else 40)
 
 
 def test_every_exporter_reports_what_the_list_needs() -> None:
