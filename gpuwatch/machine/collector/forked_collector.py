@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from typing import BinaryIO
 
 SAMPLE_GAP_SECONDS = 0.25
@@ -43,15 +44,24 @@ class ForkedProcess:
         from subprocess import TimeoutExpired
 
         if self.poll() is None:
-            descriptor = os.pidfd_open(self.pid)
             try:
-                select.select([descriptor], [], [], timeout)
-            finally:
-                os.close(descriptor)
+                descriptor = os.pidfd_open(self.pid)
+            except (OSError, AttributeError):  # Linux before 5.3, a sandbox, or a Python built for an older system
+                self._poll_for(timeout)
+            else:
+                try:
+                    select.select([descriptor], [], [], timeout)
+                finally:
+                    os.close(descriptor)
         code = self.poll()
         if code is None:
             raise TimeoutExpired("collector", timeout)
         return code
+
+    def _poll_for(self, timeout: float) -> None:
+        end = time.monotonic() + timeout
+        while self.poll() is None and (remaining := end - time.monotonic()) > 0:
+            time.sleep(min(0.01, remaining))
 
     def kill(self) -> None:
         if self.poll() is None:

@@ -412,7 +412,10 @@ class LiveFeed:
         from gpuwatch.machine.collector.host_snapshots import HostSnapshots  # most dashboards never need it
 
         if self._host_snapshots is None:
-            self._host_snapshots = HostSnapshots()
+            try:
+                self._host_snapshots = HostSnapshots()
+            except GpuwatchError:  # without /proc; the collector reports that
+                return
         self._host_only = self._host_snapshots.take()
         self._wake()
 

@@ -58,7 +58,13 @@ class CallPage:
 
 def new_page() -> int:
     """The descriptor of an empty page, not inherited by programs unless it is passed on. OSError."""
-    descriptor = os.memfd_create("gpuwatch-call", os.MFD_CLOEXEC)
+    try:
+        descriptor = os.memfd_create("gpuwatch-call", os.MFD_CLOEXEC)
+    except (OSError, AttributeError):  # Linux before 3.17, or a Python built for glibc before 2.27, as conda's is
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, mmap.PAGESIZE)
     return descriptor
 
