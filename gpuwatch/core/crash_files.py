@@ -43,7 +43,8 @@ def describe_error(error: BaseException) -> tuple[str, str]:
     if isinstance(error, GpuwatchError):
         return error.message, error.hint
     if is_thread_refused(error):
-        return "the system starts no more threads", PROCESS_LIMIT_HINT
+        # Its seccomp profile answers clone3 with EPERM, which glibc 2.34 takes for an answer.
+        return "the system starts no more threads", f"{PROCESS_LIMIT_HINT}; a newer image in Docker before 20.10.10?"
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
     what = mask_text(" ".join(f"{type(error).__name__}: {error}".split()))[:200]
