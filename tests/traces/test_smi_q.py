@@ -344,3 +344,14 @@ def test_a_real_machine_is_recognised(path: Path) -> None:
         assert value is not None
         assert f": {value:.2f} {unit}" in text or f"{value:g} {unit}" in text or f"{value:.2f} {unit}" in text
     assert not [one for one in explain(text.splitlines()).findings if one.severity == "error"]
+
+
+@pytest.mark.parametrize(("client", "over"), [("590.10", True), ("580.65.06", False)])
+def test_a_mismatch_with_the_version_that_answers_is_over(client: str, over: bool) -> None:
+    """A bug report has the kernel's log of days before, too."""
+    log = f"""May  1 09:00:00 vm kernel: [  9.5] NVRM: API mismatch: the client has the version {client}, but
+May  1 09:00:00 vm kernel: [  9.5] NVRM: this kernel module has the version 570.86.15.  Please
+"""
+    found = explain((log + TEXT.format(thermal="Not Active", failed="No")).splitlines())
+    assert ("driver.mismatch" in [finding.id for finding in found.findings]) is not over
+    assert any("that is over" in finding.title for finding in found.findings) is over

@@ -16,7 +16,7 @@ from gpuwatch.core.model.visible_devices import read_visible
 from gpuwatch.core.parsing import word_set
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import advice
-from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, likely_error, rule
+from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, info_finding, likely_error, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import raised_for
 from gpuwatch.explain.diagnosis.rules.program_error_messages import section_rows
 from gpuwatch.explain.diagnosis.rules.simulation_limits import is_of_simulated_driver
@@ -62,6 +62,7 @@ _MISSING_DRIVER_TITLES = (
     ),
 )
 """Titles for a missing driver, used if every line about it has one of these forms."""
+_API_MISMATCH = re.compile(r"API mismatch: the client has the version (\d[\d.]{1,20}\d)")
 _NVML_FAILED = "Failed to initialize NVML"
 _WORKS_ELSEWHERE_ACTION = (
     "nvidia-smi works elsewhere in this log. If it fails only in a container or pod, remove the driver libraries "
@@ -94,7 +95,17 @@ def reports_mismatch(evidence: Evidence) -> bool:
     """Whether NVML, cuInit or TensorFlow reported two driver versions."""
     if any("mismatch" in f"{problem.reason} {problem.detail}".lower() for problem in _problems(evidence)):
         return True
-    return "driver.mismatch" in evidence.log.topics or _cuinit_code(evidence.log) in MISMATCH_CODES
+    if _cuinit_code(evidence.log) in MISMATCH_CODES:
+        return True
+    return "driver.mismatch" in evidence.log.topics and not _mismatch_is_over(evidence)
+
+
+def _mismatch_is_over(evidence: Evidence) -> bool:
+    """Whether all that the kernel logged is a mismatch with the version that answers now: nvidia-smi does not while its
+    kernel module has another."""
+    now = evidence.snapshot.driver.version if evidence.snapshot is not None and evidence.snapshot.driver else None
+    clients = [_API_MISMATCH.search(line) for line in evidence.log.lines_of("driver.mismatch")]
+    return now is not None and all(client is not None and client[1] == now for client in clients)
 
 
 def _problems(evidence: Evidence) -> tuple[Problem, ...]:
@@ -243,10 +254,15 @@ def _wants_nvidia(log: LogFacts) -> bool:
     return bool(log.frameworks or log.errors) or any(topic.startswith(("driver.", "gpu.")) for topic in other)
 
 
-@rule("driver.mismatch")
+@rule("driver.mismatch", "unknown")
 def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
     """Library and kernel module have different versions: an upgrade without a reboot, or a cuda-compat library."""
     if not reports_mismatch(evidence):
+        if "driver.mismatch" in evidence.log.topics:
+            title = (
+                "The driver was updated before its kernel module was reloaded: that is over, since nvidia-smi answers"
+            )
+            yield info_finding("unknown", title=title, evidence=evidence.log.lines_of("driver.mismatch"))
         return
     log, nvml_lines = evidence.log, _problem_lines(evidence)
     lines = [*nvml_lines, *_driver_lines(evidence)]
