@@ -121,3 +121,18 @@ KeyError: 'label'
 def test_a_mode_that_a_table_shows_is_no_error(after: str, cause: str) -> None:
     """Many clusters set it on all GPUs; a program that it keeps out says so."""
     assert explain((OLD.replace("     Default |", "  E. Process |") + after).splitlines()).primary == cause
+
+
+def test_a_driver_that_is_half_removed_is_no_container() -> None:
+    log = """\
+May  1 09:00:00 vm kernel: [  9.5] NVRM: The NVIDIA probe routine was not called for 1 device(s).
+May  1 09:00:00 vm kernel: [ 99.5] NVRM: API mismatch: the client has the version 550.54.14, but
+May  1 09:00:00 vm kernel: [ 99.5] NVRM: this kernel module has the version 535.183.01.  Please
+libnvidia-gtk3.so: cannot open shared object file: No such file or directory
+nvidia-persistenced[88]: Failed to open libnvidia-cfg.so.1: libnvidia-cfg.so.1: cannot open shared object file
+NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is \
+properly installed and present in your system.
+"""
+    found = explain(log.splitlines())
+    assert [finding.id for finding in found.findings] == ["driver.mismatch"]
+    assert "API mismatch" in found.findings[0].evidence[0]

@@ -35,8 +35,9 @@ _LIBDEVICE_MESSAGE = lazy(r"(?:libdevice not found at|was not found at|Can't fin
 _TENSORFLOW_0_DSO = lazy(r"Unable to load (cu[A-Za-z]{2,10}) DSO")
 LIBDEVICE = "libdevice.10.bc"
 """The file that XLA searches for (its name since CUDA 9)."""
-_OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer", "libnccl-")
-"""TensorRT, and plug-ins of NCCL (libnccl-net.so, libnccl-tuner.so): GPUs work without them."""
+_OPTIONAL_LIBRARIES = ("libnvinfer", "nvinfer", "libnccl-", "libnvidia-gtk", "libnvidia-cfg")
+"""TensorRT, plug-ins of NCCL (libnccl-net.so, libnccl-tuner.so), and libraries of nvidia-settings and
+nvidia-persistenced: GPUs work without them."""
 
 
 def missing_libraries(message: str) -> list[str]:

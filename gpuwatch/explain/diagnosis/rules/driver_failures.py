@@ -215,6 +215,8 @@ def driver_library_missing(evidence: Evidence, log: LogFacts) -> Iterator[Findin
         certainty, lines = "fact", (*_driver_lines(evidence), *lines)
     elif error is None and not evidence.driver_answers and of_cuda and all(of_cuda):
         title, action = "libcuda.so.1, which comes with the driver, cannot be loaded", _missing_driver_advice(evidence)
+    elif "driver.not-running" in log.topics:
+        return  # nvidia-smi or another program says more of the driver than that NVML is missing
     elif error is None and not log.libraries_skipped and of_nvml and not any(of_cuda):
         title = "libnvidia-ml.so.1 (NVML) cannot be loaded, so TensorFlow 2.21 and later have no GPU, without a message"
     if title:
@@ -265,7 +267,7 @@ def driver_mismatch(evidence: Evidence) -> Iterator[Finding]:
             yield info_finding("unknown", title=title, evidence=evidence.log.lines_of("driver.mismatch"))
         return
     log, nvml_lines = evidence.log, _problem_lines(evidence)
-    lines = [*nvml_lines, *_driver_lines(evidence)]
+    lines = [*nvml_lines, *log.lines_of("driver.mismatch"), *_driver_lines(evidence)]
     action = advice("driver.mismatch", "", lines, evidence, "line")
     if not action:
         action = "Reboot, or reload the nvidia kernel modules, so that both have the same version."
