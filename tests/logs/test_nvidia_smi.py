@@ -95,6 +95,14 @@ def test_a_table_proves_the_driver() -> None:
     assert explain([*NEW.splitlines(), cuinit]).primary == "container.lost-devices"
 
 
+@pytest.mark.parametrize("model", ["WDDM", " TCC", "MCDM"])
+def test_a_table_of_windows(model: str) -> None:
+    found = parse(OLD.replace("        Off  | 00000000:17", f"       {model}  | 00000000:17"))
+    assert [(card.name, card.pci_bus_id, card.total_bytes) for card in found.gpus] == [
+        ("Quadro P5000", "0000:17:00.0", 16278 * MIB)
+    ]
+
+
 def test_what_follows_a_table_is_read() -> None:
     found = parse(NEW + text("stub_tf221_map_default"))
     assert len(found.device_map) == 2

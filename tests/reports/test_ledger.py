@@ -137,6 +137,11 @@ def test_of_a_file_what_it_does_not_tell_is_said() -> None:
     assert pool[2:] == ("not known", "not known from this file, at most 9.0 GiB")
 
 
+@pytest.mark.parametrize("device", ["TFRT_CPU_0", "host"])
+def test_of_host_memory_no_driver_knows_an_owner(device: str) -> None:
+    assert profiles_table([recorded(None, device=device)]).rows == ()
+
+
 @pytest.mark.parametrize(("pool", "context"), [(3 * GIB, "11.0 GiB"), (None, "not known"), (99 * GIB, "not known")])
 def test_of_a_run_the_context_is_what_nvml_counts_beyond_the_allocator(pool: int | None, context: str) -> None:
     table = memory_table(full_run(memory_profiles=(recorded(pool, device="GPU:0"),)))

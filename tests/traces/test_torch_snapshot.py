@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpuwatch.core.model.memory_profile import MemoryProfile
 from gpuwatch.explain.traces.largest_holder import describe_largest_holder
@@ -85,6 +86,14 @@ def test_a_snapshot_without_history_has_its_blocks() -> None:
         pickle.dumps([{"device": 0, "total_size": 512, "blocks": [block(0, 512, "active_allocated")]}])
     )
     assert (alone.peak_bytes, alone.has_history) == (512, False)
+
+
+def test_a_line_with_a_tiny_part_of_the_largest_group_is_not_named() -> None:
+    small = block(1 << 22, 512, "active_allocated", ("a.py", 1, "f"))
+    found = one([], block(0, 1 << 21, "active_allocated", ("a.py", 7, "g")), small)
+    (held,) = [holder for holder in found.holders if holder.source == "a.py:1 in f"]
+    most = replace(found, groups={"gradients": 1 << 21}, holders=(replace(held, group="gradients"),))
+    assert describe_largest_holder(most).endswith("of the rest, the largest holder was a.py:1 in f: 512 B (0 %)")
 
 
 def test_segments_by_kind_and_private_pool() -> None:

@@ -9,7 +9,7 @@ What follows from the end of another process is no exception of its own: that pr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from gpuwatch.explain.logs.line_authors import without_summaries
 from gpuwatch.explain.logs.log_ending import announces_work
 from gpuwatch.explain.logs.log_facts import KERAS_WORK, WORK, LogFacts
 from gpuwatch.explain.logs.program_starts import LogReader, is_consequence
+from gpuwatch.explain.logs.unread_formats import MAX_CHARS, MAX_LINES, UnreadFormat, unread_format
 from gpuwatch.explain.traces.nvidia_smi_q import SmiQueryReader
 
 _KILLED = {reported_ends.KILLED, reported_ends.TERMINATED, reported_ends.HOST_MEMORY}
@@ -57,7 +58,8 @@ def explain(
     reader = LogReader() if reader is None else reader
     queries, empty_lines = SmiQueryReader(), 0
     feed, is_of_query = reader.feed, queries.take
-    for line in without_summaries(lines):
+    start: list[str] = []
+    for line in without_summaries(_with_start_kept(lines, start)):
         if not is_of_query(line):
             empty_lines = 0
             feed(line)
@@ -68,7 +70,33 @@ def explain(
             reader.parser.count_line()
     reader.parser.close()
     last = explain_facts(reader.parser.facts, environment or {}, source=source, machine=queries.snapshot())
-    return last if reader.earlier is None else _explanation_of_starts(last, reader.earlier, reader)
+    if reader.earlier is not None:
+        return _explanation_of_starts(last, reader.earlier, reader)
+    found = unread_format("\n".join(start), reader.parser.facts.last_line)
+    return last if found is None or not _shows_no_program(last) else _explanation_of_format(last, found)
+
+
+def _with_start_kept(lines: Iterable[str], start: list[str]) -> Iterator[str]:
+    """The same lines; of the first ones that are not empty, ``start`` then has the beginnings."""
+    rest = iter(lines)
+    for line in rest:
+        if line.strip():
+            start.append(line[:MAX_CHARS].rstrip("\r\n"))
+        yield line
+        if len(start) >= MAX_LINES:
+            break
+    yield from rest
+
+
+def _shows_no_program(found: Explanation) -> bool:
+    """Whether an explanation has nothing but the finding of a log in which nothing is known."""
+    known = found.frameworks or found.machine or found.device_map or found.errors or found.ooms
+    return not known and len(found.findings) == 1 and found.findings[0].severity == "info"
+
+
+def _explanation_of_format(found: Explanation, known: UnreadFormat) -> Explanation:
+    note = info_finding("unknown", title=f"A file that gpuwatch does not read: {known.name}", action=known.action)
+    return replace(found, findings=(note,), primary="unknown")
 
 
 def _explanation_of_starts(last: Explanation, earlier: LogFacts, reader: LogReader) -> Explanation:

@@ -1,7 +1,8 @@
 """What NVIDIA's tools print into a log: the tables of nvidia-smi, the metrics of dcgm-exporter (Prometheus' text).
 
 nvidia-smi's layouts: drivers up to 450 (no columns for MIG instances), later ones, and later ones with a table of MIG
-devices, whose rows are not GPUs, between GPUs and processes. Names and meanings of dcgm-exporter's metrics: DCGM's
+devices, whose rows are not GPUs, between GPUs and processes; in Windows with the driver's model in place of the
+persistence mode. Names and meanings of dcgm-exporter's metrics: DCGM's
 field identifiers (dcgm_fields.h); reasons of throttling are NVML's bits.
 """
 
@@ -20,7 +21,9 @@ _MIB = 1 << 20
 _QUOTES = " \t>#|`"
 
 _FIRST_LINE = re.compile(r"NVIDIA-SMI [\d.]{1,24}.{1,60}?Driver Version: ([\d.]{1,24})")
-_GPU_ROW = re.compile(r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{0,60}?)\s{1,30}(?:On|Off|N/A)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s")
+_GPU_ROW = re.compile(
+    r"\|\s{1,6}\d{1,3}\s{1,4}(\S.{0,60}?)\s{1,30}(?:On|Off|N/A|WDDM|TCC|MCDM)\s*\|\s*([0-9A-Fa-f:.]{7,20})\s"
+)
 _MEMORY_COLUMN = re.compile(r"\|\s*(\d{1,8})MiB\s*/\s*(\d{1,8})MiB\s*\|")
 _PROCESS_ROW = re.compile(
     r"\|\s{1,6}(\d{1,3})\s{1,6}(?:\S{1,4}\s{1,6}\S{1,4}\s{1,12})?(\d{1,9})\s{1,8}([CGM+]{1,3})\s{1,4}"

@@ -12,6 +12,8 @@ from gpuwatch.explain.traces.tensorflow_op_names import strip_calls
 
 _MIN_OTHER_MOMENT_RATIO = 1.1
 """Where the program's peak is larger by this factor, another moment was recorded."""
+_MIN_NAMED_SHARE = 0.01
+"""Of a group: a line that holds less of it explains nothing."""
 _GROUP_WORDS = {
     "weights": "the weights",
     "executables": "compiled programs",
@@ -41,7 +43,7 @@ def describe_largest_holder(profile: MemoryProfile) -> str:
     of_rest = f"; of the rest, the largest holder was {_holder_text(named, profile)}" if named is not None else ""
     if group and known[group] >= profile.peak_bytes - sum(known.values()):
         text = f"{peak}, {group_words} held the most: {_amount_text(known[group], profile)}"
-        if largest is None:
+        if largest is None or largest[1] < _MIN_NAMED_SHARE * known[group]:
             return text + of_rest
         alone = largest[1] >= 0.95 * known[group]
         return f"{text}, {'' if alone else f'{size(largest[1])} of it '}by {largest[0]}"

@@ -72,7 +72,8 @@ def _test_table(document: Explanation) -> Table:
 def _reason(document: Explanation, main: Finding | None) -> str:
     if document.memory_profiles and main is None:
         return clean(f"{describe_largest_holder(document.memory_profiles[0])}.")
-    if _recognized_nothing(document):
+    stated = main is not None and main.certainty == "fact"  # what the file is instead of a log
+    if _recognized_nothing(document) and not stated:
         last = next((line for finding in document.findings for line in finding.evidence), "")
         last_line_text = f"; last line: {clean(shorten(last, _MAX_LAST_LINE_CHARS))}" if last else ""
         return f"gpuwatch recognizes nothing in it that says whether its program worked{last_line_text}."

@@ -52,8 +52,10 @@ def memory_table(run: Run) -> Table:
 
 
 def profiles_table(profiles: Sequence[MemoryProfile]) -> Table:
-    """The same of files that have an allocator's part alone: what they do not tell is said."""
-    rows = [row for profile in profiles[:_MAX_PROFILES] for row in _profile_rows(profile)]
+    """The same of files that have an allocator's part alone: what they do not tell is said. Host memory has no owners
+    that a driver would know."""
+    of_gpus = [found for found in profiles if found.device != "host" and "cpu" not in found.device.lower()]
+    rows = [row for profile in of_gpus[:_MAX_PROFILES] for row in _profile_rows(profile)]
     note = f"{_NOTE} gpuwatch run --memory, on the machine, shows what the file does not contain."
     return Table(_BY_OWNER_TITLE, _HEADS, tuple(_row_cells(*row) for row in rows), ("Size",), note=note)
 
