@@ -169,6 +169,13 @@ def test_a_context_switch_that_timed_out_is_the_programs_until_others_speak() ->
     assert (found.id, found.action.startswith("Restart the program")) == ("unknown", True)
 
 
+def test_the_evidence_of_a_lost_gpu_is_not_a_programs_xid() -> None:
+    xid = "NVRM: Xid (PCI:0000:01:00): 31, pid=7, Ch 00000002, intr 10000000. MMU Fault: ENGINE HOST6 HUBCLIENT_HOST"
+    found = explain([xid, "NVRM: GPU 0000:01:00.0: GPU has fallen off the bus."]).findings[0]
+    assert found.title == "A GPU has fallen off the bus"
+    assert "fallen off" in found.evidence[0]
+
+
 def test_the_text_of_dcgm_exporter() -> None:
     sample = 'DCGM_FI_DEV_{}{{gpu="{}",UUID="GPU-1a2b3c4d",pci_bus_id="00000000:{}:00.0",modelName="NVIDIA A100"}} {}'
     head = ["# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).", "# TYPE DCGM_FI_DEV_GPU_TEMP gauge"]

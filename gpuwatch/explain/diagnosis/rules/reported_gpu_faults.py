@@ -42,7 +42,8 @@ def gpu_fault(evidence: Evidence) -> Iterator[Finding]:
     if xid is not None:
         title, action = f"The driver reported {xid.text}", xid.action
     if (xid is None or not xid.is_hardware_fault) and any("fallen off the bus" in line.lower() for line in lines):
-        title, action = "A GPU has fallen off the bus", _OFF_THE_BUS.action
+        title, action, xid = "A GPU has fallen off the bus", _OFF_THE_BUS.action, None
+        lines.sort(key=lambda line: "fallen off the bus" not in line.lower())
     only_xids = bool(xids) and all(xid_in_line(line) is not None for line in lines)
     yield finding(
         "unknown"
