@@ -20,12 +20,14 @@ from gpuwatch.core.model.run import (
     Setting,
 )
 from gpuwatch.core.model.run_memory import DeviceMemory, HostMemory, Memory
+from gpuwatch.experiment.probing.program_end import EndFacts, with_program_end
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.explain_log import explain
 from gpuwatch.explain.diagnosis.rule_engine import diagnose
 from gpuwatch.explain.diagnosis.rule_registry import RULES, Rule, finding
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 from gpuwatch.explain.logs.log_parser import parse
+from gpuwatch.machine.sources.oom_kills import read_oom_kills
 from gpuwatch.share.reports.run_report import run_content
 from tests.diagnosis.cases import ON_CPU, draft, machine
 from tests.every import every
@@ -489,6 +491,52 @@ def test_pytorch_without_a_way_in_is_one_finding() -> None:
     done = complete(run, log, machine(gpus=1))
     assert [(found.id, found.severity) for found in done.findings] == [("simulation.limit", "error")]
     assert done.findings[0].title.startswith("PyTorch has no GPU here")
+
+
+@pytest.mark.parametrize(("nvml_bytes", "on_cpu"), [(None, True), (0, True), (1 << 30, False)])
+def test_a_pytorch_program_that_used_no_gpu_is_said_to_have_run_on_the_cpu(
+    nvml_bytes: int | None, on_cpu: bool
+) -> None:
+    torch = Framework(name="torch", version="2.11.0", gpu_build=True)
+    used: dict[str, Any] = {"framework": torch, "devices": Devices(), "memory": Memory(nvml_peak_bytes=nvml_bytes)}
+    run = program(**used, gpus=("0 NVIDIA H200 GPU-0",))
+    assert run.verdict == "ok"
+    assert run.verdict_reason.startswith("It succeeded, on the CPU: PyTorch uses a GPU only for") is on_cpu
+    assert program(**used, gpus=()).verdict_reason == "It succeeded."
+
+
+@pytest.mark.parametrize("simulation", ["driver", None])
+@pytest.mark.parametrize(
+    ("message", "real_cause"),
+    [
+        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasLtMatmulAlgoGetHeuristic(h)`", "memory.masked"),
+        ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic(h)`", "unknown"),
+        ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "memory.masked"),
+    ],
+)
+def test_a_library_that_fails_on_a_simulated_gpu_lacks_no_memory(
+    message: str, real_cause: str, simulation: str | None
+) -> None:
+    error = RunError(type="RuntimeError", message=message)
+    torch = Framework(name="torch", version="2.11.0", gpu_build=True)
+    log = traceback(28, "self.linear(x)", f"RuntimeError: {message}")
+    own = "100%|###| 5/5 [00:00<?, ?it/s]gpuwatch: the simulated driver lacks what libcudnn.so.9 asks of it"
+    run = program(
+        f"{own}\n{log}" if simulation else log, framework=torch, simulation=simulation, errors=(error,), **FAILED
+    )
+    causes = [found.id for found in run.findings if found.severity == "error"]
+    assert causes == ["simulation.limit" if simulation else real_cause]
+    alone = program(log, framework=torch, simulation=simulation, errors=(error,), **FAILED)
+    assert [found.id for found in alone.findings if found.severity == "error"] == causes
+    if simulation:
+        assert any(line.startswith("gpuwatch: the simulated driver") for line in run.findings[0].evidence)
+
+
+def test_the_heading_of_torchruns_error_is_not_its_reason() -> None:
+    message = "\n====================\ntrain.py FAILED\n--------------------\nFailures:\n  <NO_OTHER_FAILURES>"
+    facts = EndFacts(outcome=Outcome(exit_code=1), oom_kills_before=read_oom_kills())
+    run = replace(draft("run", group="run"), errors=(RunError(type="ChildFailedError", message=message),))
+    assert with_program_end(run, facts).verdict_reason == "It exited with code 1, in ChildFailedError: train.py FAILED."
 
 
 @pytest.mark.parametrize(("code", "verdict", "severity"), [(0, "ok", "warning"), (1, "oom", "error")])

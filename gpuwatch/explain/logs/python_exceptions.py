@@ -70,7 +70,7 @@ _MAX_TRACEBACK_LINES = 100
 
 _HEADING = re.compile(
     r"Graph execution error|Detected at node|<stack traces unavailable>|File \"|Node: '|\[\[|\d+ root error"
-    r"|Traceback \(most|Exception encountered when calling|Original stack trace|at \d+:\d+:$"
+    r"|Traceback \(most|Exception encountered when calling|Original stack trace|at \d+:\d+:$|[-=*#_~]{5,}$"
 )
 _IN_USER_CODE = "in user code:"
 """AutoGraph's heading: the traceback within the function follows, and the exception last."""
@@ -83,7 +83,8 @@ _NODE = re.compile(r"^(?:\(\d+\) )?(?:\{\{function_node [^}]*\}\})? *")
 
 
 def essential_line(message: str) -> str:
-    """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it.
+    """The line of a message that says what was wrong; TensorFlow and Keras write headings and stacks before it,
+    torchrun a ruled line.
 
     A line that ends in a colon is followed by what it announces: ``Error downloading a.gz: <urlopen error …>``.
     """
@@ -103,7 +104,7 @@ def essential_line(message: str) -> str:
 
 
 def is_heading(line: str) -> bool:
-    """Whether a line of a message is one that TensorFlow or Keras writes before what was wrong."""
+    """Whether a line of a message is one that a framework writes before what was wrong."""
     return _HEADING.match(line) is not None
 
 

@@ -32,6 +32,7 @@ from gpuwatch.explain.diagnosis.reference.advice_table import framework_of, memo
 from gpuwatch.explain.diagnosis.rule_registry import error_finding, finding, healthy_finding, likely_error, rule
 from gpuwatch.explain.diagnosis.rules.error_evidence import at_line, quoted
 from gpuwatch.explain.diagnosis.rules.program_error_messages import row_named, section_rows
+from gpuwatch.explain.diagnosis.rules.simulation_limits import errors_of_cuda_libraries
 from gpuwatch.explain.logs.device_names import device_name
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.oom_messages import may_be_of_request
@@ -354,7 +355,7 @@ def library_did_not_start(evidence: Evidence, log: LogFacts) -> Iterator[Finding
     # What failed may as well be the victim of a kernel that crashed.
     if topics & {"cuda.version-mismatch", "simulation.limit", *_CRASH_TOPICS}:
         return
-    if not topics & {"memory.library-failed", "memory.masked"}:
+    if not topics & {"memory.library-failed", "memory.masked"} or errors_of_cuda_libraries(evidence.run):
         return
     lines = log.lines_of("memory.masked", "memory.library-failed", "memory.library-usage", "memory.refused")
     free = log.free_bytes_at_library_error

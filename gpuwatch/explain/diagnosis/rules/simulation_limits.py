@@ -10,7 +10,7 @@ from gpuwatch.core.model.run import Run
 from gpuwatch.explain.diagnosis.evidence import Evidence
 from gpuwatch.explain.diagnosis.reference.advice_table import TORCH, framework_of
 from gpuwatch.explain.diagnosis.rule_registry import finding, rule, warning_finding
-from gpuwatch.explain.diagnosis.rules.error_evidence import error_lines
+from gpuwatch.explain.diagnosis.rules.error_evidence import error_line, error_lines
 from gpuwatch.sim.libraries import runtime_obstacle
 from gpuwatch.sim.simulation_limit_messages import NO_XLA, SETTINGS_IGNORED, results_are_meaningful
 
@@ -26,6 +26,10 @@ _PYTORCH_ACTION = (
     "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products; anything that needs a kernel "
     "runs only on a real GPU or on the CPU."
 )
+_LIBRARY_STATUS = re.compile(r"\bCU(?:BLAS|DNN|FFT|SOLVER|SPARSE)_STATUS_\w+")
+"""What cuBLASLt, cuDNN and their like return on a simulated GPU, on which they cannot start: they are NVIDIA's own."""
+_BEFORE_OWN_WORDS = re.compile(r"^.+(?=gpuwatch: the simulated driver lacks)")
+"""What the program wrote before them in that line, such as a progress bar."""
 _OTHER_ACTION = "--sim-tier plugin computes what these simulated GPUs lack."
 
 
@@ -92,10 +96,23 @@ def is_of_simulated_driver(evidence: Evidence) -> bool:
     return by_run or SIMULATION_LIMIT in evidence.log.topics
 
 
+def errors_of_cuda_libraries(run: Run | None) -> list[str]:
+    """Errors of NVIDIA's libraries in a PyTorch program on simulated GPUs, whatever they mean on a real one.
+
+    TensorFlow's are simulated, and say so themselves.
+    """
+    if run is None or run.simulation != "driver" or run.framework is None or run.framework.name != "torch" or run.ooms:
+        return []
+    errors = (*run.errors, *(error for process in run.processes for error in process.errors))
+    failed = (error_line(error)[:300] for error in errors if _LIBRARY_STATUS.search(error.message))
+    return list(dict.fromkeys(failed))
+
+
 @rule(SIMULATION_LIMIT)
 def refused_by_simulated_driver(evidence: Evidence) -> Iterator[Finding]:
     """Kernels and functions that the simulated driver rejected, in its own words (gpuwatch/sim/csrc)."""
     lines, expected = error_lines(evidence, SIMULATION_LIMIT)
+    lines = [*errors_of_cuda_libraries(evidence.run), *(_BEFORE_OWN_WORDS.sub("", line) for line in lines)]
     reason = why_pytorch_has_no_gpu(evidence.run) if evidence.run is not None else None
     if reason:  # reported separately, below
         lines = [line for line in lines if reason not in line]

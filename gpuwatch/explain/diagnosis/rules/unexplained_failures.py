@@ -50,7 +50,11 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     first_match,
     row_named,
 )
-from gpuwatch.explain.diagnosis.rules.simulation_limits import lacks_compiler, why_pytorch_has_no_gpu
+from gpuwatch.explain.diagnosis.rules.simulation_limits import (
+    errors_of_cuda_libraries,
+    lacks_compiler,
+    why_pytorch_has_no_gpu,
+)
 from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.interrupts import mentions_keyboard
 from gpuwatch.explain.logs.log_facts import FAILURE, WORK, LogFacts
@@ -103,8 +107,10 @@ CONTINUED_TITLE = "It continued after"
 def unrecognised_error(evidence: Evidence) -> Iterator[Finding]:
     """The program ended with an unrecognized error, reported so that it does not look healthy."""
     run, log = evidence.run, evidence.log
-    if run is not None and (why_pytorch_has_no_gpu(run) or (run.outcome.exit_code and broken_pool(evidence))):
-        return  # reported as a limit of the simulation; with the process that was lost
+    if run is not None and (why_pytorch_has_no_gpu(run) or errors_of_cuda_libraries(run)):
+        return  # reported as a limit of the simulation
+    if run is not None and run.outcome.exit_code and broken_pool(evidence):
+        return  # reported with the process that was lost
     lines = _unexplained_end_of_run(run, log) if run is not None else _unexplained_end_of_log(log)
     if not lines:
         if run is not None and run.verdict == "timeout":
