@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.core.model.causes import CAUSES
@@ -112,13 +112,16 @@ def check_events(watch: ConditionEngine) -> None:
 @pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
+@example(10377335)  # after the clock is set back, samples that are older than the latest
 def test_no_rule_fails_and_every_finding_is_whole(seed: int) -> None:
     watch = ConditionEngine(capacity=100_000)
     snapshots = any_snapshots(seed, 250)
+    unread = False
     for snapshot in snapshots:
         watch.observe(snapshot)
         told = watch.findings
-        unread = any(map(unreadable_metrics, snapshot.devices))
+        if watch._snapshot is snapshot:  # an older one changes nothing
+            unread = any(map(unreadable_metrics, snapshot.devices))
         assert told or unread, "that nothing is wrong is said, too, unless too little is known"
         for found in told:
             assert "own rule" not in found.title, found
