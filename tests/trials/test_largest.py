@@ -228,6 +228,37 @@ def test_the_command_says_what_fits(tmp_path: Path) -> None:
     assert [trial["run"]["verdict"] for trial in found["trials"] if trial["values"] == {"SIZE": "80"}] == ["oom"] * 3
 
 
+_ON_CPU = """
+import time, torch
+from gpuwatch import step
+for _ in range(60):
+    step()
+    time.sleep(0.005)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence", "noted"),
+    [
+        (("--largest", "SIZE=8..64"), "It is not known which SIZE from 8 to 64 fits: SIZE=8 used no GPU", False),
+        (("--vary", "SIZE=1,2", "--rounds", "1", "--stop-after", "20steps"), "SIZE=1: ", True),
+        (
+            ("--copies", "2", "--config", "default", "--stop-after", "20steps"),
+            "default: 2 copies run at once on the CPU",
+            False,
+        ),
+    ],
+)
+def test_a_program_on_the_cpu_fits_no_gpu(options: tuple[str, ...], sentence: str, noted: bool, tmp_path: Path) -> None:
+    command = _torch_program(tmp_path, _ON_CPU)
+    if "--copies" in options:
+        command = command[:-1]
+    found = document(*options, "--", *command, env=with_torch(tmp_path))
+    assert found["answer"]["sentence"].startswith(sentence)
+    assert (found["notes"] == ["No run used a GPU: no NVIDIA driver found."]) is noted
+    assert "o NVIDIA driver" in json.dumps(found["answer"]["sentence"]) + json.dumps(found["notes"])
+
+
 def test_the_report_of_a_search_has_its_values_in_order(tmp_path: Path) -> None:
     result = tried("--largest", "SIZE=70..90:5", "--no-save", "--", *_torch_program(tmp_path), env=with_torch(tmp_path))
     assert result.returncode == 0, result.stderr

@@ -15,7 +15,7 @@ from gpuwatch.core.model.snapshot import Snapshot
 from gpuwatch.core.model.try_results import Answer, Trial
 from gpuwatch.experiment.probing.received_events import ReceivedEvents, StepCount
 from gpuwatch.experiment.probing.step_times import slowdown_factor
-from gpuwatch.experiment.trials.trial import Goal, StopCondition, run_trial
+from gpuwatch.experiment.trials.trial import Goal, StopCondition, ran_on_cpu, run_trial, why_on_cpu
 from gpuwatch.experiment.trials.trial_plan import Configuration, StopRule
 from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, out_of_budget_reason, skipped_trial, why_failed
 from gpuwatch.experiment.trials.trial_setup import Feed, TrialSetup
@@ -217,7 +217,10 @@ def _copies_answer(trials: Sequence[Trial], copies: int, configurations: Sequenc
         return Answer(sentence="; ".join(failures) or "Nothing was run")
     working.sort(key=lambda entry: entry[0])  # in the order of the configurations where they hold the same
     _, name, single_run, copies_at_once = working[0]
-    sentence = f"{name}: {copies} copies run at once on one GPU{_sharing_cost(single_run, copies_at_once)}"
+    where = "on one GPU"
+    if single_run.run is not None and ran_on_cpu(single_run.run):
+        where = f"on the CPU ({why_on_cpu(single_run.run)})"
+    sentence = f"{name}: {copies} copies run at once {where}{_sharing_cost(single_run, copies_at_once)}"
     other_sentences = [
         f"{other}: they also run{_sharing_cost(alone, at_once)}" for _, other, alone, at_once in working[1:]
     ]

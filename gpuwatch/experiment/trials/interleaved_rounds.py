@@ -16,7 +16,7 @@ from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.formatting.sentences import name_list
 from gpuwatch.core.model.try_results import Answer, Experiment, Trial
 from gpuwatch.experiment.trials.settings_comparison import compare_settings
-from gpuwatch.experiment.trials.trial import Goal, handled_oom, run_trial, used_no_gpu
+from gpuwatch.experiment.trials.trial import Goal, handled_oom, ran_on_cpu, run_trial, why_on_cpu
 from gpuwatch.experiment.trials.trial_plan import MAX_SECONDS_TO_STEADY, MIN_STEP_SECONDS, Configuration, StopRule
 from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, out_of_budget_reason, skipped_trial, why_failed
 from gpuwatch.experiment.trials.trial_settings import find_setting
@@ -56,7 +56,7 @@ class PilotRun:
     @property
     def on_cpu(self) -> bool:
         """Whether the program used no GPU although it has a framework that could, so that no setting matters."""
-        return self.trial.run is not None and self.trial.run.verdict == "fallback" and used_no_gpu(self.trial.run)
+        return self.trial.run is not None and self.trial.run.verdict == "fallback" and ran_on_cpu(self.trial.run)
 
     def run_seconds(self, stop_rule: StopRule) -> tuple[float, float] | None:
         """Seconds that a run takes, at least and at most; None if that is not known before."""
@@ -135,6 +135,9 @@ def run_in_rounds(
         experiment.notes += (
             "No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.",
         )
+    passed = [trial.run for trial in experiment.trials if trial.run and trial.run.verdict in PASSED_VERDICTS]
+    if passed and all(map(ran_on_cpu, passed)):
+        experiment.notes += (f"No run used a GPU: {why_on_cpu(passed[0])}.",)
     experiment.trials += tuple(not_tried)
     experiment.answer = compare_settings(
         experiment.trials, {configuration.setting.name: configuration.setting.code for configuration in configurations}

@@ -12,7 +12,7 @@ from gpuwatch.core.errors import UsageError
 from gpuwatch.core.formatting.units import size
 from gpuwatch.core.model.run import Run
 from gpuwatch.core.model.try_results import Answer, Largest, Trial
-from gpuwatch.experiment.trials.trial import Goal, run_trial
+from gpuwatch.experiment.trials.trial import Goal, ran_on_cpu, run_trial, why_on_cpu
 from gpuwatch.experiment.trials.trial_plan import (
     MAX_SECONDS_WITHOUT_STEPS,
     SIMULATED_STEPS,
@@ -228,6 +228,8 @@ class _ValueRuns:
             raise _SearchEnded(f"{self.setting.name} was not what ran: {where}")
         if run.verdict == "oom":
             return False
+        if ran_on_cpu(run) and (trial.steps or trial.ended_by == "the program"):
+            raise _SearchEnded(f"{trial.name} used no GPU: {why_on_cpu(run)}")
         ended_by_itself = trial.ended_by in ("the program", "success")
         cut_short = not ended_by_itself and stop_rule.kind == "steps" and 0 < (trial.steps or 0) < stop_rule.amount
         if run.verdict in PASSED_VERDICTS and not cut_short:

@@ -14,6 +14,7 @@ import msgspec
 
 from gpuwatch.core.formatting.sentences import count_text
 from gpuwatch.core.masking.mask_secrets import mask_command
+from gpuwatch.core.model.causes import NO_GPU
 from gpuwatch.core.model.run import Run, Throughput, Verdict
 from gpuwatch.core.model.try_results import StepTime, Trial
 from gpuwatch.experiment.probing.launch_program import GuardedProgram, WatchOptions
@@ -27,10 +28,10 @@ from gpuwatch.experiment.trials.trial_plan import (
     StopRule,
     command_with_values,
 )
-from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, Interrupted
+from gpuwatch.experiment.trials.trial_results import PASSED_VERDICTS, Interrupted, why_failed
 from gpuwatch.experiment.trials.trial_settings import TrialSetting, program_setting_text
 from gpuwatch.experiment.trials.trial_setup import Feed, StartedTrial, TrialSetup
-from gpuwatch.explain.diagnosis.runs.final_verdict import DESPITE_OOM
+from gpuwatch.explain.diagnosis.runs.final_verdict import DESPITE_OOM, pytorch_used_no_gpu
 from gpuwatch.explain.diagnosis.runs.finished_run import complete
 
 _LAST_SAMPLE_SECONDS = 3.0
@@ -309,6 +310,17 @@ def used_no_gpu(run: Run) -> bool:
             for state in states
         )
     )
+
+
+def ran_on_cpu(run: Run) -> bool:
+    """Whether the program has a framework and used no GPU: there was none for it, or it moved nothing to one."""
+    had_none = run.verdict == "fallback" and (used_no_gpu(run) or (run.primary in NO_GPU and not run.device_map))
+    return had_none or (run.verdict == "ok" and pytorch_used_no_gpu(run))
+
+
+def why_on_cpu(run: Run) -> str:
+    """Why a program that :func:`ran_on_cpu` did."""
+    return why_failed(run) if run.primary in NO_GPU else "it moved nothing to one"
 
 
 def _verdict(

@@ -156,12 +156,12 @@ def _program_reason(
         return f"It succeeded. {title}."
     if any(found.severity in ("error", "warning") for found in findings):
         return ""
-    if _used_no_gpu(run):
+    if pytorch_used_no_gpu(run):
         return "It succeeded, on the CPU: PyTorch uses a GPU only for models and tensors that the program moves to it."
     return _without_problems(run) if run.device_map else "It succeeded."
 
 
-def _used_no_gpu(run: Run) -> bool:
+def pytorch_used_no_gpu(run: Run) -> bool:
     """Whether a PyTorch program could have used a GPU, and did not: PyTorch starts CUDA at the first use of one."""
     torch = run.framework is not None and run.framework.name == "torch" and run.framework.gpu_build
     seen = run.memory.nvml_peak_bytes or any(process.device_map or process.held_bytes for process in run.processes)
