@@ -189,6 +189,26 @@ def test_the_rank_that_others_waited_for() -> None:
     assert "ValueError" in found.title
 
 
+@pytest.mark.parametrize("error", ["ValueError: bad", "FileExistsError: [Errno 17] File exists: '/wandb/run-1.wandb'"])
+@pytest.mark.parametrize(
+    ("between", "explains"),
+    [
+        (["2026-06-13 20:55:01,100 INFO trainer: saving"], True),
+        (["2026-06-14 02:07:50,931 INFO trainer: saving"], False),
+        (["[rank2]:[W614 02:07:50.931850750 Utils.hpp:111] Warning: deprecated"], True),  # may be another time zone
+        ([f"2026-06-13 20:12:31,100 INFO trainer: step {step} loss 0.1" for step in range(4)], True),
+        ([f"2026-06-13 20:12:31,100 INFO trainer: step {step} loss 0.1" for step in range(20)], False),
+    ],
+)
+def test_an_error_long_before_explains_no_later_end(error: str, between: list[str], explains: bool) -> None:
+    failed = ["2026-06-13 20:12:25,165 INFO trainer: loading", *_TRACE.split("\n")[:3], error]
+    text = [*failed, *["rank 0 is saving"] * 60, *between]
+    lost = (_TRACE + _NCCL + "remote process exited or there was a network error").split("\n")
+    title = explain([*text, *lost]).findings[0].title
+    assert (error.partition(":")[0] in title) == explains, title
+    assert ("another rank was lost" in title) == (not explains)
+
+
 def test_libraries_that_fail_after_a_kernels_assertion() -> None:
     failed = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
     kernel = "Loss.cu:250: nll_loss: block: [0,0,0], thread: [7,0,0] Assertion `t >= 0 && t < n_classes` failed."

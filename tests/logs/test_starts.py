@@ -241,3 +241,40 @@ def test_what_another_program_did_later_is_no_success_of_the_one_that_failed() -
     for count in (20, 900):
         assert explain([*failed, *steps("scores", count)]).ooms
         assert explain([*failed, *steps("scores", count)]).primary == "unknown"
+
+
+_CHILD_FAILED = [
+    "E0613 16:37:52.931000 625700 site-packages/torch/distributed/elastic/multiprocessing/api.py:869] failed "
+    "(exitcode: 1) local_rank: 1 (pid: 625771) of binary: /usr/bin/python",
+    *_TRACE,
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+]
+_LAUNCHES = (
+    "2025-06-14 02:07:54,685 - ERROR - W0614 00:20:23.880000 900829 site-packages/torch/distributed/run.py:792] *****",
+    "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being",
+    "INFO:torch.distributed.launcher.api:Starting elastic_operator with launch configs:",
+    "INFO:torch.distributed.elastic.agent.server.api:[default] Worker group FAILED. 3/3 attempts left; will restart "
+    "worker group",
+    "[2023-04-13 10:42:13,465] [WARNING] [runner.py:186:fetch_hostfile] Unable to find hostfile, will proceed",
+    "The following values were not passed to `accelerate launch` and had defaults used instead:",
+)  # fmt: skip
+_TIMED_OUT = (
+    "[rank1]:[E614 02:07:50.931850750 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=309, OpType=_ALLGATHER_BASE, NumelIn=16, NumelOut=32, Timeout(ms)=1800000) ran for 1800070 "
+    "milliseconds before timing out."
+)
+
+
+@pytest.mark.parametrize("launch", _LAUNCHES)
+def test_a_launcher_that_starts_again_after_its_job_failed(launch: str) -> None:
+    error = "FileExistsError: [Errno 17] File exists: '/wandb/run-1.wandb'"
+    first = [*_HEAD, launch, *_TRACE, error, *_WORK, *_CHILD_FAILED]
+    found = explain([*first, launch, *_WORK, _TIMED_OUT, *_CHILD_FAILED])
+    assert "FileExistsError" not in str(found.findings[0])
+    assert "the wait timed out" in found.findings[0].title
+    assert found.findings[-1].title.endswith(f"this explains the last, from line {len(first) + 1}")
+
+
+@pytest.mark.parametrize("launch", _LAUNCHES)
+def test_another_nodes_launcher_that_starts_after_an_error_of_the_job(launch: str) -> None:
+    assert not _starts([*_HEAD, launch, *_TRACE, "ValueError: bad", launch, *_CHILD_FAILED])

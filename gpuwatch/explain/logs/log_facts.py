@@ -13,6 +13,7 @@ import msgspec
 from gpuwatch.core.model.run import DeviceCopy, DeviceMapping, Oom, Placement, RunError
 from gpuwatch.core.model.xids import Xid, xid_in_line
 from gpuwatch.explain.logs.device_names import explain_device_type
+from gpuwatch.explain.logs.line_times import LineTime
 
 LINES_PER_TOPIC = 6
 _LINE_CHARS = 400
@@ -102,6 +103,15 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is the last line of a traceback that has none of the user's."""
     last_package: str = ""
     """The last package other than PyTorch itself through which the traceback went."""
+
+
+class ErrorPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in a log an exception stands, the last time that it came."""
+
+    line: int
+    """Number of its line."""
+    time: LineTime | None
+    """What a logger wrote shortly before it."""
 
 
 class XidErrors(msgspec.Struct, kw_only=True):
@@ -223,6 +233,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     errors: list[RunError] = []
     error_frames: dict[str, Frame] = {}
     """The user's own line in the tracebacks of ``errors``, by ``Type: message``."""
+    error_places: dict[str, ErrorPlace] = {}
+    """Where ``errors`` stand, by ``Type: message``."""
     first_in_chain: dict[str, str] = {}
     """The exception at the beginning of a chain by the one at its end, both as ``Type: message``."""
     xids: dict[int, XidErrors] = {}
@@ -240,6 +252,8 @@ class LogFacts(msgspec.Struct, kw_only=True):
     errors an exception repeats if they end the program."""
     last_survived_error_line: int = 0
     """Line of the last error after which the program, or another start of it, worked on."""
+    last_error_line_before_many_steps: int = 0
+    """Line of the last error after which the logger of a job wrote so many steps that none of its ranks had failed."""
     last_warning: str = ""
     """The last warning of Python's module in its last lines."""
     interrupt_line: str = ""

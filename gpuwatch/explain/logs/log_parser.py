@@ -17,6 +17,7 @@ from gpuwatch.core.safe_text import cut_line
 from gpuwatch.explain.logs import log_ending
 from gpuwatch.explain.logs.failure_lines import is_error_line
 from gpuwatch.explain.logs.line_authors import program_lines
+from gpuwatch.explain.logs.line_times import LineClock
 from gpuwatch.explain.logs.log_facts import KERAS_WORK, WORK, LogFacts
 from gpuwatch.explain.logs.log_frameworks import (
     drop_unused_frameworks,
@@ -43,7 +44,7 @@ from gpuwatch.explain.logs.oom_messages import is_pytorch_oom, refused_bytes
 from gpuwatch.explain.logs.op_placement_lines import PlacementCounter
 from gpuwatch.explain.logs.program_start_after_error import EndedProgram, ProgramStartLines, is_syntax_error_location
 from gpuwatch.explain.logs.python_exceptions import ExceptionFinder, is_error
-from gpuwatch.explain.logs.reported_ends import ReportedEnds
+from gpuwatch.explain.logs.reported_ends import ReportedEnds, is_about_child
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder, lines_of_joined_traceback
 from gpuwatch.explain.logs.work_despite_errors import MIN_MANY_STEPS, FailedItems, WorkAfterError
 
@@ -83,13 +84,13 @@ class LogParser:
         self._multiline = OpenMessages(self._facts)
         self._frames = FrameFinder()
         self._reported_ends = ReportedEnds(self._facts)
-        self._exceptions = ExceptionFinder(self._facts, self._frames)
         self._work = WorkAfterError(self._facts)
         self._program_start_lines = ProgramStartLines()
         self._traceback_head = self._last_dump_line = ""  # the last ones
         self.start_lines: list[str] = []
         """The last lines, if they began another program than those before them."""
         self._last_lines: deque[str] = deque(maxlen=log_ending.LAST_LINES)
+        self._exceptions = ExceptionFinder(self._facts, self._frames, LineClock(self._last_lines))
         self._messages = MessageReader(self._facts, self._ooms, self._multiline, self._last_lines)
         self._ended_program = EndedProgram(self._last_lines)
         self._failed_items = FailedItems()
@@ -216,6 +217,11 @@ class LogParser:
     def program(self) -> str:
         """The name of the program's file; empty if it is not known."""
         return self._program_start_lines.program or self._frames.ended_program
+
+    def _job_failed(self) -> bool:
+        """Whether a launcher has reported that the job failed."""
+        last = self._facts.errors[-1] if self._facts.errors else None
+        return bool(self._facts.reported_end) or (last is not None and is_about_child(last.type, last.message))
 
     def _after_exception(self, raw: str) -> None:
         """Begins to look for work after the exception, if this line is one, and keeps what another start may be of."""
@@ -410,7 +416,9 @@ class LogParser:
             return True
         if raw.startswith("[rank"):
             facts.note("environment.launcher", raw.rstrip())
-        if begins := self._program_start_lines.begins_program(raw, self.lines_since_error):
+        if begins := self._program_start_lines.begins_program(
+            raw, self.lines_since_error, job_failed=self._job_failed()
+        ):
             self.start_lines = [raw]
         known = begins is not None or self._reported_ends.take(line) or self._reported_ends.take(whole)
         if not self._exceptions.is_ignored(line):

@@ -510,6 +510,7 @@ def is_worth_parsing(line: bytes) -> bool:
         or "singularity" in text or "nv files" in text or "--nproc" in text or "local_rank" in text or "_vram" in text
         or "root@" in text or "wsl" in text or "microsoft" in text or "outside the" in text or "% |" in text
         or "initializing torch" in text or "tfrt" in text or "err!" in text or "running on" in text
+        or "omp_num_t" in text or "elastic_op" in text or "accelerate la" in text
         or "ignoring inp" in text or "w backend" in text or "$ " in text
         or (".py" in text and ("+ " in text or "running" in text or "executing" in text or "launching" in text))
         or "/var/f" in text or "homebrew" in text or "startup comp" in text or "gui go to" in text

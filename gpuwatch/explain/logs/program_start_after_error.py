@@ -25,6 +25,12 @@ _PROGRAM_START = re.compile(
     r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
     re.IGNORECASE,
 )
+_LAUNCHER_STARTS = (
+    "torch/distributed/run.py:", "torch.distributed.run: ", "Setting OMP_NUM_THREADS environment variable for each",
+    "Starting elastic_operator with launch configs", "will restart worker group", "[runner.py:",
+    "values were not passed to `accelerate launch`",
+)  # fmt: skip
+"""What torchrun, DeepSpeed and Accelerate log once, before they start their processes, or start them again."""
 _SYNTAX_ERROR_LOCATION = re.compile(
     r"^\s{0,4}File \"(?!<|.*(?:ipykernel|site-packages|dist-packages))[^\"]{1,300}\", line \d+\s*$"
 )
@@ -40,11 +46,14 @@ class ProgramStartLines:
         self.program = ""
         """The name of the file that the last line which began no other program names."""
 
-    def begins_program(self, line: str, lines_since_error: int | None) -> bool | None:
+    def begins_program(self, line: str, lines_since_error: int | None, *, job_failed: bool) -> bool | None:
         """Whether a line, as it is, begins another program; None if it begins none, wherever it stands.
 
-        ``lines_since_error``: None if there was no error.
+        ``lines_since_error``: None if there was no error. ``job_failed``: a launcher reported that its job failed.
+        Before that another node's launcher may still start, which belongs to the same job.
         """
+        if any(text in line for text in _LAUNCHER_STARTS):
+            return job_failed
         found = _PROGRAM_START.search(line)
         if found is None:
             return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
 from gpuwatch.core.model.run import RunError
 from gpuwatch.explain.logs.device_names import explain_device_type
-from gpuwatch.explain.logs.log_facts import LogFacts
+from gpuwatch.explain.logs.line_times import LineClock
+from gpuwatch.explain.logs.log_facts import ErrorPlace, LogFacts
 from gpuwatch.explain.logs.log_line_text import bare_message, undecorated
 from gpuwatch.explain.logs.tracebacks import TRACEBACK, FrameFinder
 
@@ -125,8 +127,9 @@ def _key(error: RunError) -> str:
 class ExceptionFinder:
     """Keeps the exceptions of a log in ``facts``: the last :data:`MAX_ERRORS`, and what is known of the very last."""
 
-    def __init__(self, facts: LogFacts, frames: FrameFinder) -> None:
+    def __init__(self, facts: LogFacts, frames: FrameFinder, clock: LineClock) -> None:
         self._facts = facts
+        self._clock = clock
         self._frames = frames
         self.open = False
         """Whether to give the next line to :meth:`take_following_line`: a traceback or a message may go on."""
@@ -151,6 +154,11 @@ class ExceptionFinder:
         announced, and the number of the line that announced it."""
         self._logging_error_line = 0
         """The line of the last error of Python's own logging, below which stands the stack of who logged."""
+
+    @property
+    def _tables_by_error(self) -> tuple[dict[str, Any], ...]:
+        """What the facts have of exceptions by ``Type: message``."""
+        return self._facts.error_frames, self._facts.error_places, self._facts.first_in_chain
 
     @property
     def can_follow_syntax_error_location(self) -> bool:
@@ -240,10 +248,9 @@ class ExceptionFinder:
         changed = RunError(type=before.type, message=explain_device_type(message[:2000]))
         facts.errors[:] = [*(error for error in facts.errors[:-1] if error != changed), changed]
         facts.last_error_line = facts.line_count
-        if (frame := facts.error_frames.pop(_key(before), None)) is not None:
-            facts.error_frames[_key(changed)] = frame
-        if (first := facts.first_in_chain.pop(_key(before), None)) is not None:
-            facts.first_in_chain[_key(changed)] = first
+        for by_error in self._tables_by_error:
+            if _key(before) in by_error:
+                by_error[_key(changed)] = by_error.pop(_key(before))
 
     def take_exception(self, line: str) -> bool:
         """Takes a line without prefixes; False if it is no exception."""
@@ -322,13 +329,14 @@ class ExceptionFinder:
             facts.errors.remove(error)
         facts.errors.append(error)
         for dropped in facts.errors[:-MAX_ERRORS]:
-            facts.error_frames.pop(_key(dropped), None)
-            facts.first_in_chain.pop(_key(dropped), None)
+            for by_error in self._tables_by_error:
+                by_error.pop(_key(dropped), None)
         del facts.errors[:-MAX_ERRORS]
         key = _key(error)
         facts.first_in_chain.pop(key, None)
         if before and before != key:
             facts.first_in_chain[key] = facts.first_in_chain.get(before, before)
+        facts.error_places[key] = ErrorPlace(line=facts.line_count, time=self._clock.time(facts.line_count))
         frame = self._frames.end_traceback(key)
         if frame is not None:
             facts.error_frames[key] = msgspec.structs.replace(

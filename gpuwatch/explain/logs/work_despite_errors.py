@@ -182,6 +182,8 @@ class WorkAfterError:
         elif step is not None and not _SHUTDOWN_WORDS.search(line) and int(step["number"]) > self._last_step:
             self._last_step = int(step["number"])
             self.steps += 1
+            if self.steps >= MIN_MANY_STEPS:
+                facts.last_error_line_before_many_steps = self._error_line
 
     @property
     def went_on(self) -> bool:

@@ -24,6 +24,7 @@ from gpuwatch.explain.diagnosis.rules.program_error_messages import (
     section_rows,
 )
 from gpuwatch.explain.logs import reported_ends
+from gpuwatch.explain.logs.line_times import hours_between
 from gpuwatch.explain.logs.log_facts import LogFacts
 from gpuwatch.explain.logs.message_topics import topics_of
 
@@ -62,6 +63,8 @@ _FILE_AND_CODE_EXCEPTIONS = frozenset(
 """Types of exceptions that follow from no GPU's state, though a name in their message may have one of its words."""
 _DRIVER_WORDS = re.compile(r"nvidia|libcuda\.so|nvcc")
 _GPU_WORDS = re.compile(r"cuda|blas|dnn|nccl|gpu|device|kernel|memory|driver|\bsm_|graph execution", re.IGNORECASE)
+_MAX_HOURS_TO_CONSEQUENCE = 3
+"""Hours in which other ranks notice that one failed: NCCL's timeout is half an hour, and few set two."""
 _WHERE_LOGS_ARE = "(torchrun --log-dir DIR --tee 3; srun -o %t.log)"
 
 
@@ -168,7 +171,21 @@ def _crash_reported_before_error(log: LogFacts) -> bool:
 
 
 def own_error(log: LogFacts) -> RunError | None:
-    """The last exception that is not about another process."""
+    """The last exception that is not about another process, and may explain how the log ends."""
+    error = _last_own_error(log)
+    return error if error is not None and not _is_long_over(log, error) else None
+
+
+def _is_long_over(log: LogFacts, error: RunError) -> bool:
+    """Whether an exception came too long before the end of the log to explain it: in steps, or in hours."""
+    place, last = (log.error_places.get(f"{found.type}: {found.message}") for found in (error, log.errors[-1]))
+    if place is None:
+        return False
+    until_last = hours_between(place.time, last.time) if last is not None else 0.0
+    return place.line <= log.last_error_line_before_many_steps or until_last > _MAX_HOURS_TO_CONSEQUENCE
+
+
+def _last_own_error(log: LogFacts) -> RunError | None:
     own = (error for error in reversed(log.errors) if not reported_ends.is_about_child(error.type, error.message))
     own = (error for error in own if error.type not in INTENDED_ENDS)
     return next((error for error in own if _PEER_TOPICS.isdisjoint(topics_of(error_line(error)))), None)
@@ -177,7 +194,7 @@ def own_error(log: LogFacts) -> RunError | None:
 def follows_from_another_process(log: LogFacts) -> bool:
     """Whether the last exception follows from the end of another process, whose error stands before."""
     last = log.errors[-1] if log.errors else None
-    return last is not None and last.type not in INTENDED_ENDS and own_error(log) is not last
+    return last is not None and last.type not in INTENDED_ENDS and _last_own_error(log) is not last
 
 
 def ended_by_error_unrelated_to_gpus(log: LogFacts) -> bool:
