@@ -532,11 +532,25 @@ def test_a_library_that_fails_on_a_simulated_gpu_lacks_no_memory(
         assert any(line.startswith("gpuwatch: the simulated driver") for line in run.findings[0].evidence)
 
 
-def test_the_heading_of_torchruns_error_is_not_its_reason() -> None:
-    message = "\n====================\ntrain.py FAILED\n--------------------\nFailures:\n  <NO_OTHER_FAILURES>"
+@pytest.mark.parametrize(
+    ("type_", "message", "reason"),
+    [
+        (
+            "ChildFailedError",
+            "\n====================\ntrain.py FAILED\n--------------------\nFailures:\n  <NO_OTHER_FAILURES>",
+            "train.py FAILED.",
+        ),
+        (
+            "RuntimeError",
+            "Cdesc.descriptor(), " * 20,
+            f"{('Cdesc.descriptor(), ' * 20)[:199]}…",
+        ),
+    ],
+)
+def test_the_reason_is_no_heading_and_shows_that_it_was_cut(type_: str, message: str, reason: str) -> None:
     facts = EndFacts(outcome=Outcome(exit_code=1), oom_kills_before=read_oom_kills())
-    run = replace(draft("run", group="run"), errors=(RunError(type="ChildFailedError", message=message),))
-    assert with_program_end(run, facts).verdict_reason == "It exited with code 1, in ChildFailedError: train.py FAILED."
+    run = replace(draft("run", group="run"), errors=(RunError(type=type_, message=message),))
+    assert with_program_end(run, facts).verdict_reason == f"It exited with code 1, in {type_}: {reason}"
 
 
 @pytest.mark.parametrize(("code", "verdict", "severity"), [(0, "ok", "warning"), (1, "oom", "error")])
@@ -703,7 +717,7 @@ def test_the_cause_may_stand_in_any_line_of_a_message(type_: str, message: str, 
     ("reason", "told"),
     [
         ("It was interrupted (SIGINT, Ctrl+C) after 9 s.", "after 9 s, in train.py, line 6 (f)."),
-        ("It was ended by SIGTERM after 9 s, which gpuwatch passed on.", "which gpuwatch passed on."),
+        ("It was ended by SIGTERM, which gpuwatch passed on, after 9 s.", "passed on, after 9 s."),
         ("It was still running after 9 s, when this was saved.", "when this was saved."),
     ],
 )

@@ -13,6 +13,7 @@ import msgspec
 from gpuwatch.core.formatting.durations import hours_minutes
 from gpuwatch.core.model.run import Outcome, Run, RunError, Verdict, signal_name
 from gpuwatch.core.model.run_memory import HostMemory
+from gpuwatch.core.safe_text import shorten
 from gpuwatch.explain.diagnosis.rules.error_evidence import INTENDED_ENDS
 from gpuwatch.explain.logs.python_exceptions import essential_line, is_carried_interrupt
 from gpuwatch.machine.sources.oom_kills import OomKills, find_kernel_log_line, read_oom_kills
@@ -23,6 +24,9 @@ _SIGNAL_EXCEPTION = "SignalException"
 """What torchrun raises when it receives a signal."""
 _DATALOADER_WORKER = "DataLoader worker (pid"
 """PyTorch's words for a worker that was killed or exited."""
+
+_MAX_MESSAGE_CHARS = 200
+"""Characters of an exception's message in the verdict's reason."""
 
 
 class EndFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +132,7 @@ def _verdict(run: Run, facts: EndFacts, host_memory_out: bool, interrupted: bool
     if passed_on_signals:
         return (
             "interrupted",
-            f"It was ended by {signal_name(passed_on_signals[-1])} after {duration}, which gpuwatch passed on.",
+            f"It was ended by {signal_name(passed_on_signals[-1])}, which gpuwatch passed on, after {duration}.",
         )
     if failed and run.ooms and not ended_by_own_exception(run, outcome):
         return "oom", "It ran out of memory."
@@ -139,7 +143,8 @@ def _verdict(run: Run, facts: EndFacts, host_memory_out: bool, interrupted: bool
     if outcome.signal is not None:
         return "error", f"It was {outcome.text} after {duration}."
     if outcome.exit_code:
-        return "error", f"It exited with code {outcome.exit_code}{_exception_text(run)}."
+        reason = f"It exited with code {outcome.exit_code}{_exception_text(run)}"
+        return "error", reason if reason.endswith("…") else f"{reason}."
     return "ok", ""
 
 
@@ -155,4 +160,4 @@ def _exception_text(run: Run) -> str:
         child_ends = [f"{child.pid} was ended by {signal_name(child.signal)}" for child in run.killed_children]
         return f", after its process {child_ends[0]}" if child_ends else ""
     message = essential_line(error.message)
-    return f", in {error.type}" + (f": {message[:200].rstrip('.: ')}" if message else "")
+    return f", in {error.type}" + (f": {shorten(message.rstrip('.: '), _MAX_MESSAGE_CHARS)}" if message else "")
