@@ -32,6 +32,8 @@ class CpuOnlyOps:
     def inspect(self, name, graph, placed, requested_names):
         """Called after a function's first call. ``placed``: its nodes; ``requested_names``: names of those with a
         request."""
+        if self._is_mostly_on_cpu(placed):
+            return
         readers = {}
         for node in placed:
             for position, input_name in enumerate(node.input):
@@ -44,6 +46,13 @@ class CpuOnlyOps:
                 entry[0] += 1
         if nodes_by_op and len(self.function_entries) < _MAX_FUNCTIONS:
             self.function_entries[name] = [1, nodes_by_op]
+
+    def _is_mostly_on_cpu(self, placed):
+        """Whether more ops run on the CPU that a GPU could compute than run on GPUs: the program wants them there, as
+        with a MirroredStrategy of CPUs, so the function does not leave a GPU for the others."""
+        on_gpu = sum(":GPU:" in node.device and node.op not in _IGNORED_OPS for node in placed)
+        on_cpu = [node for node in placed if ":CPU:" in node.device and node.op not in _IGNORED_OPS]
+        return len(on_cpu) > on_gpu and sum(bool(self.ops.has_some_cuda_kernel(node.op)) for node in on_cpu) > on_gpu
 
     def _is_cpu_only(self, node):
         if (

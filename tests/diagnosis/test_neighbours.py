@@ -407,6 +407,19 @@ def test_ops_on_the_cpu_within_each_call_of_a_function() -> None:
         assert not told or (does in told[0].action and told[0].severity == "info")
 
 
+@pytest.mark.parametrize(
+    ("message", "severity"),
+    [
+        ("module 'keras.backend' has no attribute 'convert_to_numpy'", "warning"),
+        ("No JIT device registered for GPU", "error"),
+    ],
+)
+def test_xla_that_is_not_simulated_is_an_error_if_it_ended_the_program(message: str, severity: str) -> None:
+    limits = ("simulated GPUs have no XLA: jit_compile=True is not honored, Keras does not compile the model",)
+    run = program(f"AttributeError: {message}", devices=GPU_0, simulation="plugin", simulation_limits=limits, **FAILED)
+    assert only(run, "simulation.limit").severity == severity
+
+
 def test_a_gpu_that_does_not_exist_is_named() -> None:
     asked = Placement(op="MatMul", requested="/device:GPU:3", scope="train.py:4", why="missing", actual="")
     found = only(program(devices=GPU_0, placements=(asked,)), "placement.device-missing")

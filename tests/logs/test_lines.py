@@ -281,6 +281,8 @@ def test_sizes(text: str, expected: int | None) -> None:
         ("/GPU:7", "GPU:7"),
         ("cuda:2", "GPU:2"),
         ("/job:localhost/replica:0/task:0/cpu:0", "CPU:0"),
+        ("/job:localhost/replica:0/task:0/device:CUSTOM:0", "CUSTOM:0"),  # of DTensor
+        ("custom:1", "custom:1"),
         ("nowhere", "nowhere"),
     ],
 )

@@ -51,6 +51,15 @@ def test_a_process_that_ended_without_handlers_says_so(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("note", ["", "the program profiles itself: this recording ended where its own began"])
+def test_a_recording_without_allocations_on_a_gpu_says_why(note: str, tmp_path: Path) -> None:
+    made = records(tmp_path, b"")
+    if note:
+        made.take_event("memory_note", {"text": note})
+    assert not list(made.profiles(3))
+    assert list(made.problems()) == [note or "nothing was allocated on a GPU while it was recorded"]
+
+
 def test_the_snapshot_with_the_highest_peak_counts(tmp_path: Path) -> None:
     (found,) = records(tmp_path, SNAPSHOT, SNAPSHOT, tool="torch").profiles(3)
     assert (found.tool, found.peak_bytes) == ("torch", 27_394_048)

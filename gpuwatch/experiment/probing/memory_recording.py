@@ -28,6 +28,7 @@ _MAX_NOTES = 20
 _NO_END_TEXT = (
     "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
 )
+_NOTHING_TEXT = "nothing was allocated on a GPU while it was recorded"
 _NAME_TYPES: dict[str, Any] = {
     "variables": list[tuple[str, tuple[int, ...], str, str]],
     "inputs": list[tuple[tuple[int, ...], str]],
@@ -69,6 +70,7 @@ class MemoryRecordings:
         self._names: dict[str, list[Any]] = {"variables": [], "inputs": [], "lines": []}
         self._has_ended = False
         self._has_begun = False
+        self._has_profiles = False
 
     def __bool__(self) -> bool:
         """Whether anything was recorded, or could not be."""
@@ -107,9 +109,12 @@ class MemoryRecordings:
         profiles_by_tool = {"tensorflow": self._tensorflow_profiles, "torch": self._torch_profiles}
         for tool, profiles_of in profiles_by_tool.items():
             try:
-                yield from profiles_of([file for file in files if file.tool == tool], pid, notes)
+                profiles = profiles_of([file for file in files if file.tool == tool], pid, notes)
             except InvalidTrace as error:
                 self._read_errors.append(f"a recording cannot be read: {error}")
+                continue
+            self._has_profiles |= bool(profiles)
+            yield from profiles
 
     def _tensorflow_profiles(self, files: list[_RecordingFile], pid: int, notes: list[str]) -> list[MemoryProfile]:
         from gpuwatch.explain.traces.memory_profiles import tensorflow_profiles
@@ -151,9 +156,12 @@ class MemoryRecordings:
         return content
 
     def problems(self) -> Iterator[str]:
-        """Why there is no profile, or less than was recorded."""
+        """Why there is no profile, or less than was recorded; what a profile notes is not repeated. After profiles."""
         yield from self._read_errors
-        if not self._files:
-            yield from self._notes
-            if self._has_begun and not self._has_ended:
-                yield _NO_END_TEXT.format("its start")
+        if self._has_profiles:
+            return
+        yield from self._notes
+        if self._has_begun and not self._has_ended:
+            yield _NO_END_TEXT.format("the last window" if self._files else "its start")
+        elif self._files and not self._notes and not self._read_errors:
+            yield _NOTHING_TEXT

@@ -68,14 +68,14 @@ def no_xla_compiler(evidence: Evidence, run: Run) -> Iterator[Finding]:
         return
     messages = [f"{error.type}: {error.message}" for error in run.errors]
     lines = [line.strip() for text in (*messages, *run.log_tail) for line in text.splitlines()]
-    found = [limit for limit in run.simulation_limits if limit.startswith(NO_XLA)]
-    found += [line[:300] for line in lines if lacks_compiler(line)]
-    if found:
+    ignored = [limit for limit in run.simulation_limits if limit.startswith(NO_XLA)]
+    failed = [line[:300] for line in lines if lacks_compiler(line)]
+    if ignored or failed:
         yield finding(
             SIMULATION_LIMIT,
-            "error" if run.verdict == "error" else "warning",
+            "error" if failed and run.verdict == "error" else "warning",  # Keras runs uncompiled: an error is another's
             title="jit_compile=True was requested, but simulated GPUs have no XLA",
-            evidence=found[:3],
+            evidence=[*ignored, *failed][:3],
             action="Omit jit_compile=True on simulated GPUs, or set it to False; a real GPU has XLA.",
         )
 
