@@ -416,7 +416,8 @@ def test_ops_on_the_cpu_within_each_call_of_a_function() -> None:
 )
 def test_xla_that_is_not_simulated_is_an_error_if_it_ended_the_program(message: str, severity: str) -> None:
     limits = ("simulated GPUs have no XLA: jit_compile=True is not honored, Keras does not compile the model",)
-    run = program(f"AttributeError: {message}", devices=GPU_0, simulation="plugin", simulation_limits=limits, **FAILED)
+    error = RunError(type="InvalidArgumentError", message=message)
+    run = program(devices=GPU_0, errors=(error,), simulation="plugin", simulation_limits=limits, **FAILED)
     assert only(run, "simulation.limit").severity == severity
 
 
