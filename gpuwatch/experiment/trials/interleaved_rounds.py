@@ -125,13 +125,20 @@ def run_in_rounds(
     if any(map(_others_used_gpus, experiment.trials)):
         note = "Other programs used the GPU meanwhile: free memory and speed may have changed between runs."
         experiment.notes += (note,)
-    if any(
-        trial.run is not None
+    stepless = [
+        trial
+        for trial in experiment.trials
+        if trial.run is not None
         and trial.run.verdict != "interrupted"
         and trial.ended_by not in ("the program", "success")
         and not trial.steps
-        for trial in experiment.trials
-    ):
+    ]
+    if stepless and any(trial.steps for trial in experiment.trials):
+        stopped = dict.fromkeys(trial.name for trial in stepless if trial.run and trial.run.verdict == "timeout")
+        if stopped:
+            names = name_list(list(stopped))
+            experiment.notes += (f"Stopped before the first step under {names}: a larger --budget gives it more time.",)
+    elif stepless:
         experiment.notes += (
             "No step could be counted: give a time (--stop-after 60s), or call gpuwatch.step() in it.",
         )
@@ -194,7 +201,8 @@ def _run_rounds(
                     skipped_trial(other, out_of_budget_reason(budget)) for other in runnable[index:]
                 )
                 break
-            seconds_each = remaining / (len(runnable) - index) if number == 1 else remaining
+            # Less than the others took would end most programs before their first step.
+            seconds_each = max(remaining / (len(runnable) - index), mean_seconds) if number == 1 else remaining
             deadline = max(remaining if rule.kind == "end" else seconds_each, _MIN_TRIAL_SECONDS)
             started_at = time.monotonic()
             trial = run_trial(setup, configuration, Goal(rule, steps, deadline), number)
