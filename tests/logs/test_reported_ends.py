@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from gpuwatch.explain.diagnosis.explain_log import explain
+from gpuwatch.explain.logs import reported_ends
 from gpuwatch.explain.logs.reported_ends import (
     CANCELLED,
     CONTINUED,
@@ -583,3 +584,52 @@ def test_a_parent_that_waited_in_vain_for_its_child(waited: str) -> None:
     child = "ERROR 11-14 20:58:03 [core.py:586] OSError: [Errno 98] Address already in use"
     assert "port is in use" in explain([child, head, frame, waited]).findings[0].title
     assert waited[:30] in explain([head, frame, waited]).findings[0].title
+
+
+_EXIT_CODES = {
+    "srun": "srun: error: n7: task 3: Exited with exit code 9",
+    "torchrun": "exitcode  : -11 (pid: 3749067)",
+    "agent": "E0611 api.py:869] failed (exitcode: -11) local_rank: 0 (pid: 37) of binary: /usr/bin/python",
+    "deepspeed": "[launch.py:325:sigkill_handler] ['python'] exits with return code = 1",
+    "lsf": "Exited with exit code 3.",
+    "kubectl_describe": "Exit Code:    137",
+    "kubectl": "command terminated with exit code 137",
+    "compose": "trainer-1 exited with code 137",
+    "actions": "Process completed with exit code 1.",
+    "make": "make: *** [Makefile:3: train] Error 2",
+    "editor": "Process finished with exit code -1073741819",
+    "mpirun": "prterun noticed that process rank 1 with PID 7 on node n7 exited on signal 9 (Killed).",
+    "openmpi": "Signal: Segmentation fault (11)",
+    "ucx": "[n7:1234:0:1234] Caught signal 11 (Segmentation fault)",
+    "sge": "job 12 died through signal KILL (9)",
+    "systemd": "systemd[1]: train.service: Main process exited, code=killed, status=9/KILL",
+    "unit": "systemd[1]: train.service: Main process exited, code=exited, status=1/FAILURE",
+    "nsys": "The target application returned non-zero exit code 1",
+    "printed": "Command 'python train.py' returned non-zero exit status 1.",
+    "condor": "(1) Normal termination (return value 1)",
+    "condor_signal": "(0) Abnormal termination (signal 9)",
+    "condor_code": "Job terminated of its own accord at 2026-01-02T03:04:05Z with exit-code 1.",
+    "failed": "launcher: job failed with status 1",
+    "tgi": "Shard process was signaled to shutdown with signal 9 rank=0",
+    "time": "Command exited with non-zero status 1",
+    "timed": "Command terminated by signal 9",
+    "lsf_success": "Successfully completed.",
+}
+_SIGNALS = (
+    "srun: error: n7: tasks 0-3: Killed",
+    "zsh: terminated  python train.py",
+    "[1]  + 4711 killed     python train.py",
+    "./train.sh: line 7:  4711 Terminated              python train.py",
+    "Segmentation fault (core dumped)",
+    "Aborted (core dumped)",
+    "Bus error",
+    "Illegal instruction",
+    "Floating point exception",
+    "[1]+  Killed                  python train.py",
+)
+
+
+def test_every_form_of_an_exit_code_or_signal_is_searched_for() -> None:
+    assert reported_ends._EXIT_CODE.groupindex.keys() == _EXIT_CODES.keys()
+    for line in (*_EXIT_CODES.values(), *_SIGNALS):
+        assert topic_of_report(line) is not None, line

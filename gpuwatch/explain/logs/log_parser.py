@@ -420,7 +420,8 @@ class LogParser:
             raw, self.lines_since_error, job_failed=self._job_failed()
         ):
             self.start_lines = [raw]
-        known = begins is not None or self._reported_ends.take(line) or self._reported_ends.take(whole)
+        known = begins is not None or self._reported_ends.take(line)
+        known = known or (whole != line and self._reported_ends.take(whole))
         if not self._exceptions.is_ignored(line):
             known |= self._messages.read("", line, line)
         if "Xid (" in raw:

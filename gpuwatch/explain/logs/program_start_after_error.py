@@ -25,6 +25,8 @@ _PROGRAM_START = re.compile(
     r"|^(?P<import>Using (?:TensorFlow|Theano|CNTK) backend\.?$)",
     re.IGNORECASE,
 )
+_MAX_LINE_CHARS = 1000
+"""Only the first characters of a line are examined."""
 _LAUNCHER_STARTS = (
     "torch/distributed/run.py:", "torch.distributed.run: ", "Setting OMP_NUM_THREADS environment variable for each",
     "Starting elastic_operator with launch configs", "will restart worker group", "[runner.py:",
@@ -54,7 +56,7 @@ class ProgramStartLines:
         """
         if any(text in line for text in _LAUNCHER_STARTS):
             return job_failed
-        found = _PROGRAM_START.search(line)
+        found = _PROGRAM_START.search(line, 0, _MAX_LINE_CHARS)
         if found is None:
             return None
         begins = lines_since_error is not None

@@ -70,6 +70,8 @@ _EXIT_CODE = re.compile(
     r"|^Command exited with non-zero status (?P<time>\d{1,3})$|^Command terminated by signal (?P<timed>\d{1,2})$"
     r"|^(?P<lsf_success>Successfully completed)\.$"
 )
+_EXIT_CODE_WORDS = ("code", "Code", "ignal", "status", "make", "return value", "Successfully completed")
+"""One of these is in each line that the pattern finds: it is searched for in few lines."""
 _BATCH_JOB_END = re.compile(
     r"Exited with exit code \d+\.$|Successfully completed\.$|TERM_[A-Z]+: "
     r"|.*\b(?:Normal|Abnormal) termination \(|.*\bJob terminated of its own accord at "
@@ -90,6 +92,10 @@ _SIGNAL_WORD = re.compile(
     rf"|(?:^|(?:^|(?<=\]))[^\s\]]{{1,400}}: line \d{{1,9}}: +\d{{1,10}} )(?P<alone>Terminated|{_CRASHES})"
     r"(?: \(core dumped\)|: \d{1,2})?(?: {2,}|$)|^\[\d+\] ?[-+]? +(?P<bash>Killed|Terminated) {2,}\S"
 )
+_SIGNAL_WORDS = (
+    "illed", "erminated", "egmentation fault", "bort", "us error", "llegal instruction", "loating point exception"
+)  # fmt: skip
+"""One of these is in each line that the pattern finds."""
 # The same in any language: "train.sh: Zeile 3:  4711 Get\u00f6tet                python train.py".
 _SHELL_JOB = re.compile(
     r"^\S{1,200} ?: (?:[^\W\d]{1,12} ?\d{1,9}|\u7b2c ?\d{1,9} ?\u884c) ?[:\uff1a] +\d{1,10} (?P<word>\S.{0,60}?)"
@@ -218,21 +224,21 @@ _COMMAND = re.compile(r"Command '\[?'?(?P<file>[^' ,\]]{1,300})")
 
 def topic_of_report(line: str) -> str | None:
     """The topic of a line without prefixes that reports a bad end; ``""`` for a good one; None for other lines."""
-    if (found := _EXIT_CODE.search(line)) is not None:
+    if any(word in line for word in _EXIT_CODE_WORDS) and (found := _EXIT_CODE.search(line)) is not None:
         kind = str(found.lastgroup)
         if kind == "lsf_success":
             return ""
         return _topic_of_code(-int(found[kind]) if kind in _SIGNAL_GROUPS else int(found[kind]))
-    if (found := _SIGNAL_WORD.search(line)) is not None:
+    if any(word in line for word in _SIGNAL_WORDS) and (found := _SIGNAL_WORD.search(line)) is not None:
         return _TOPIC_OF_WORD.get(str(found[str(found.lastgroup)]).lower(), CRASH)
-    if (found := _CANCELLED.search(line)) is not None:
+    if "CANCELLED" in line and (found := _CANCELLED.search(line)) is not None:
         why = found["why"].upper()
         if "NODE FAIL" in why:
             return NODE
         return TIME_LIMIT if "TIME LIMIT" in why else PREEMPTED if "PREEMPT" in why or "REQUEUE" in why else CANCELLED
     if (found := _SEFF_STATE.match(line)) is not None:
         return _TOPIC_OF_STATE.get(found["state"], "" if found["state"] == "COMPLETED" else None)
-    if _RUST_OUT_OF_MEMORY.search(line) or _POD_OOM_KILLED.search(line):
+    if _RUST_OUT_OF_MEMORY.search(line) or ("OOMKilled" in line and _POD_OOM_KILLED.search(line)):
         return HOST_MEMORY
     if _CRASH_MESSAGE.search(line):
         return CRASH
