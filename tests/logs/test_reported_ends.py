@@ -618,7 +618,7 @@ _EXIT_CODES = {
 _SIGNALS = (
     "srun: error: n7: tasks 0-3: Killed",
     "zsh: terminated  python train.py",
-    "[1]  + 4711 killed     python train.py",
+    "[1]  + 4711 killed  python train.py",
     "./train.sh: line 7:  4711 Terminated              python train.py",
     "Segmentation fault (core dumped)",
     "Aborted (core dumped)",
