@@ -15,7 +15,7 @@ class UnreadFormat(NamedTuple):
     name: str
     begins: re.Pattern[str]
     ends: re.Pattern[str] | None
-    """None: the last line has as many commas as the first one."""
+    """None: the last line has as many commas as the first or the second one: a header may lack some."""
     action: str
 
 
@@ -23,6 +23,7 @@ _SAMPLES_ACTION = (
     "For what may be wrong with a GPU, give it the output of nvidia-smi -q. gpuwatch record takes samples, and judges"
     " them."
 )
+_NUMBER_WITH_UNIT = r" ?[\d.]{1,12} (?:%|MiB|W|MHz)"
 _FORMATS = (
     UnreadFormat(
         "a trace of times in Chrome's format, such as torch.profiler's",
@@ -37,6 +38,24 @@ _FORMATS = (
             r"(?:[\w.]{1,60}(?: \[[^\]]{1,12}\])?, ?)*"
             r"(?:utilization\.\w+|memory\.(?:used|total|free)|power\.draw[\w.]*|temperature\.\w+|clocks\.[\w.]+|pci\.bus_id)"
             r"(?: \[[^\]]{1,12}\])?(?:, ?[\w.]|\s*\n)"
+        ),
+        None,
+        _SAMPLES_ACTION,
+    ),
+    UnreadFormat(
+        "samples of nvidia-smi --query-gpu without their header",
+        re.compile(
+            rf"(?:[^,\n]{{1,60}},){{0,12}}{_NUMBER_WITH_UNIT},(?:[^,\n]{{1,60}},){{0,12}}{_NUMBER_WITH_UNIT}\s*(?:[,\n]|$)"
+        ),
+        None,
+        _SAMPLES_ACTION,
+    ),
+    UnreadFormat(
+        "samples of a GPU as a table (CSV)",
+        re.compile(
+            r"(?=.{0,400}?(?:gpu|vram|nvidia))(?=(?s:.{0,600}?)(?:util|mem|temp|power|clock|watt))"
+            r"(?:[^,:=\n]{1,40},){2,80}[^,:=\n]{1,40}\n[\"']?\d",
+            re.IGNORECASE,
         ),
         None,
         _SAMPLES_ACTION,
@@ -65,9 +84,9 @@ _FORMATS = (
 def unread_format(start: str, last_line: str) -> UnreadFormat | None:
     """The format of a file by its first lines and its last; None for a log, or for what gpuwatch reads."""
     start, last_line = start.lstrip(), last_line.strip()
-    first_line = start.partition("\n")[0]
+    commas = {line.count(",") for line in start.split("\n")[:2]}
     for known in _FORMATS:
         if known.begins.match(start) is not None:
-            same = last_line.count(",") == first_line.count(",") if known.ends is None else known.ends.match(last_line)
+            same = last_line.count(",") in commas if known.ends is None else known.ends.match(last_line)
             return known if same else None
     return None
