@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.explain import trace_explanation_at
+from gpuwatch.cli.explain import explanation_of, trace_explanation_at
 from gpuwatch.cli.input_files import is_recording, read_document, read_recording, recorded_range
 from gpuwatch.cli.output import Output, output_options
 from gpuwatch.cli.progress import progress
@@ -42,6 +42,10 @@ Examples:
   gpuwatch diff step100.pickle step200.pickle               two snapshots of PyTorch's memory: what grew
   gpuwatch diff golden.json now.json > /dev/null || echo changed
 """
+
+
+_START_BYTES = 4096
+_SMI_QUERY_HEADS = (b"==NVSMI LOG==", b"<nvidia_smi_log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,10 @@ def diff(
 ) -> None:
     """Compare two machines, or two days of one: what changed?
 
-    A and B are recordings, reports (gpuwatch report, doctor), snapshots or runs, of the same kind or with content in
-    common. Shows which versions, GPUs, limits and modes differ, which findings came and went and, for recordings, which
-    metrics differ by more than their normal variation. For two snapshots or profiles of a program's memory, shows what
-    grew, by line.
+    A and B are recordings, reports (gpuwatch report, doctor), snapshots, runs or files with the output of nvidia-smi -q
+    (or -q -x), of the same kind or with content in common. Shows which versions, GPUs, limits and modes differ, which
+    findings came and went and, for recordings, which metrics differ by more than their normal variation. For two
+    snapshots or profiles of a program's memory, shows what grew, by line.
 
     Exits with 0 if nothing differs, 3 if something does, 2 if A or B is missing or cannot be compared, 1 if one is
     damaged or gpuwatch failed.
@@ -123,16 +127,26 @@ def _open_source(path: Path, since: str | None, until: str | None, redact: bool)
         return
     if since or until:
         raise UsageError(f"{name} is not a recording, so it has no time range", hint="omit --since and --until")
-    document = trace_explanation_at(path) or read_document(path)
+    document = trace_explanation_at(path) or _smi_query_machine(path) or read_document(path)
     if not isinstance(document, Diagnostic | Doctor | Explanation | Run | Snapshot):
         raise UsageError(
             f"{name} cannot be compared",
-            hint="give recordings, reports, snapshots or runs; for other documents, use gpuwatch compare",
+            hint="give recordings, reports, snapshots, runs or the output of nvidia-smi -q; for other documents, use"
+            " gpuwatch compare",
         )
     if isinstance(document, Explanation) and not document.memory_profiles:
         raise UsageError(f"{name} cannot be compared", hint="gpuwatch explain reads it")
     # Redacted now: a comparison no longer tells which word is a host and which a user.
     yield _Source(path, masked_for_sending(document, redact=redact))
+
+
+def _smi_query_machine(path: Path) -> Snapshot | None:
+    """The machine that a file with the output of nvidia-smi -q or -q -x shows; None for another file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        start = file.read(_START_BYTES)
+    return explanation_of(path).machine if any(head in start for head in _SMI_QUERY_HEADS) else None
 
 
 def _sides(first: _Source, second: _Source) -> tuple[DiffSide, DiffSide]:

@@ -355,3 +355,18 @@ May  1 09:00:00 vm kernel: [  9.5] NVRM: this kernel module has the version 570.
     found = explain((log + TEXT.format(thermal="Not Active", failed="No")).splitlines())
     assert ("driver.mismatch" in [finding.id for finding in found.findings]) is not over
     assert any("that is over" in finding.title for finding in found.findings) is over
+
+
+@pytest.mark.parametrize(("text", "before", "after"), [(TEXT, ": 590.10", ": 595.58"), (XML, ">535.1<", ">595.58<")])
+def test_diff_compares_the_machines_of_two_outputs(tmp_path: Path, text: str, before: str, after: str) -> None:
+    first, second, log = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.log"
+    first.write_text(text)
+    second.write_text(text.replace(before, after))
+    log.write_text("step 1\n")
+    done = gpuwatch("diff", str(first), str(second))
+    assert (done.code, done.err) == (3, "")
+    assert "595.58" in done.out
+    assert gpuwatch("diff", str(first), str(first)).code == 0
+    refused = gpuwatch("diff", str(first), str(log))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "is not a gpuwatch document" in refused.err
