@@ -20,7 +20,9 @@ class Settings:
     def __init__(self, tell):
         self.tell = tell
         self.library = None
-        self.counted = False
+        self.counted = self.changed = False
+        """Whether CUDA_VISIBLE_DEVICES was read; whether it leaves other devices than TensorFlow listed at its import,
+        and TensorFlow has not listed them again."""
         self.actions = {
             "tensorflow.python.eager.context": self.physical,
             "tensorflow.python.pywrap_tfe": self.eager,
@@ -37,17 +39,20 @@ class Settings:
 
         @functools.wraps(original)
         def _initialize_physical_devices(context, *arguments, **keywords):
-            return original(context, True) if self.recounted() else original(context, *arguments, **keywords)
+            self.recount()
+            if not self.changed:
+                return original(context, *arguments, **keywords)
+            self.changed = False
+            return original(context, True)
 
         module.Context._initialize_physical_devices = _initialize_physical_devices
 
-    def recounted(self):
-        """Whether CUDA_VISIBLE_DEVICES leaves other devices than when TensorFlow was imported."""
+    def recount(self):
+        """Reads CUDA_VISIBLE_DEVICES once, at the first use of the devices."""
         tensorflow = sys.modules.get("tensorflow")
-        if self.counted or getattr(getattr(tensorflow, "__spec__", None), "_initializing", True):
-            return False
-        self.counted = True
-        return bool(self.plugin().gpuwatch_plugin_recount())
+        if not self.counted and not getattr(getattr(tensorflow, "__spec__", None), "_initializing", True):
+            self.counted = True
+            self.changed = bool(self.plugin().gpuwatch_plugin_recount())
 
     def eager(self, module):
         """pywrap_tfe: the eager context, and cluster servers."""
@@ -94,7 +99,7 @@ class Settings:
         """Lays out the logical devices of ``config``, and changes it accordingly."""
         gpu_options = config.gpu_options
         self.report_cuda_only_settings(gpu_options)
-        self.recounted()
+        self.recount()
         count = config.device_count.get("GPU")
         if count == 0:
             return config  # TensorFlow creates no GPU, and checks nothing

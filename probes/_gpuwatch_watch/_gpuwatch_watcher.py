@@ -184,7 +184,9 @@ class Watcher:
                 "note", text="the program's last moments were not read: reading took over %d s" % _MAX_LAST_LOOK_SECONDS
             )
         elif not self.broken:
-            self.last_words()
+            # A signal meanwhile: the program has ended, and Python would print this as an error that it ignores.
+            with contextlib.suppress(KeyboardInterrupt):
+                self.last_words()
 
     def last_words(self):
         """The program's final memory, its last steps, and its exception."""

@@ -450,14 +450,23 @@ def test_why_a_program_was_not_watched_inside(
 
 
 @pytest.mark.parametrize(
-    ("mapped", "gpus", "says"),
-    [((), 0, "no process of the program used a GPU"), ((), 1, "why is not known"), ((0, 1), 0, "why is not known")],
+    ("mapped", "gpus", "unused", "says"),
+    [
+        ((), 0, False, "no process of the program used a GPU"),
+        ((), 1, False, "why is not known"),
+        ((0, 1), 0, False, "why is not known"),
+        ((0, 1), 0, True, "allocated nothing"),
+    ],
 )
 def test_why_no_memory_profile_came(
-    monkeypatch: pytest.MonkeyPatch, mapped: tuple[int, ...], gpus: int, says: str
+    monkeypatch: pytest.MonkeyPatch, mapped: tuple[int, ...], gpus: int, unused: bool, says: str
 ) -> None:
     watching = Watch.__new__(Watch)
-    processes = SimpleNamespace(memory_profiles=lambda: ((), ()), gpus_and_bytes_in_use=lambda: (gpus, 0))
+    processes = SimpleNamespace(
+        memory_profiles=lambda: ((), ()),
+        gpus_and_bytes_in_use=lambda: (gpus, 0),
+        allocated_nothing=lambda: unused,
+    )
     for name, part in (("_options", SimpleNamespace(record_memory=True)), ("_processes", processes)):
         monkeypatch.setattr(watching, name, part, raising=False)
     devices = tuple(DeviceMapping(framework_device=f"/device:GPU:{number}", cuda_ordinal=0) for number in mapped)

@@ -179,6 +179,17 @@ def test_an_error_of_one_look_costs_that_look_alone(watcher: ModuleType, placeme
     assert ("note", {"text": "_fails: ZeroDivisionError: no more"}) in made.emitted
 
 
+def test_an_interruption_of_the_last_looks_is_no_error_of_the_program(watcher: ModuleType) -> None:
+    """Ctrl+C a second time: in an exit handler, Python prints what it ignores."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    made = _Watcher(watcher)
+    made.of.devices = SimpleNamespace(tensorflow=interrupted, last_torch=interrupted, jax=interrupted)
+    made.of.end()
+
+
 def _fails(*_: object, **__: object) -> None:
     raise ZeroDivisionError("no more")
 

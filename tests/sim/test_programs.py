@@ -85,6 +85,21 @@ def test_programs_that_are_not_watched(sim_machine: Open) -> None:
     assert (log.count(NO_NCCL), log.count(NO_CUDNN), log.count(NO_XLA)) == (1, 0, 0)
 
 
+HIDDEN = """
+import os
+import tensorflow as tf
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+print(repr(tf.test.gpu_device_name()), tf.config.list_physical_devices("GPU"), tf.ones([]).device[-5:])
+"""
+
+
+@tensorflow
+def test_gpus_hidden_after_the_import_from_a_first_look_at_devices_that_makes_them(tmp_path: Path) -> None:
+    done, run = watched(tmp_path, "plugin", HIDDEN)
+    assert done.out == "'' [] CPU:0\n", done.err[-3000:]
+    assert (run["primary"], run["problems"]) == ("visibility.hidden", [])
+
+
 COMPILED = """
 import keras, numpy
 import tensorflow as tf

@@ -28,7 +28,6 @@ _MAX_NOTES = 20
 _NO_END_TEXT = (
     "the process ended without exit handlers (os._exit, a signal): what was recorded since {} was not written"
 )
-_NOTHING_TEXT = "nothing was allocated on a GPU while it was recorded"
 _NAME_TYPES: dict[str, Any] = {
     "variables": list[tuple[str, tuple[int, ...], str, str]],
     "inputs": list[tuple[tuple[int, ...], str]],
@@ -163,5 +162,3 @@ class MemoryRecordings:
         yield from self._notes
         if self._has_begun and not self._has_ended:
             yield _NO_END_TEXT.format("the last window" if self._files else "its start")
-        elif self._files and not self._notes and not self._read_errors:
-            yield _NOTHING_TEXT

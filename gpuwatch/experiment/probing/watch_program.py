@@ -61,6 +61,7 @@ _NO_REPORT = "inside the program: none of its Python processes reported its fram
 _ONLY_OUTSIDE = "which its output mentions, is not watched; TensorFlow, Keras, PyTorch and JAX are"
 _NO_MEMORY = "memory: no process of the program used a GPU through TensorFlow or PyTorch"
 _NO_PROFILE = "memory: there is no profile of the GPU that the program used; why is not known"
+_NO_ALLOCATION = "memory: the program allocated nothing on its GPU"
 _JAX_MEMORY = "memory: JAX cannot record it; gpuwatch explain reads what jax.profiler.save_device_memory_profile writes"
 _MAX_SAVE_SHARE, _MAX_EAGER_SAVE_SHARE = 0.005, 0.05
 """Share of a core that diagnosing and saving an unfinished run may cost."""
@@ -465,7 +466,8 @@ class Watch:
         if not profiles and not problems:
             is_jax = draft.run.framework is not None and draft.run.framework.name == "jax" and draft.run.device_map
             used_gpu = draft.run.device_map or self._processes.gpus_and_bytes_in_use()[0]
-            problems = (_JAX_MEMORY if is_jax else _NO_PROFILE if used_gpu else _NO_MEMORY,)
+            no_profile = _NO_ALLOCATION if self._processes.allocated_nothing() else _NO_PROFILE
+            problems = (_JAX_MEMORY if is_jax else no_profile if used_gpu else _NO_MEMORY,)
         run = draft.run
         return msgspec.structs.replace(
             draft,

@@ -297,6 +297,11 @@ class WatchedProcesses:
         profiles.sort(key=lambda profile: (profile.device == "host", -profile.peak_bytes))
         return tuple(profiles[:_MAX_PROFILES]), tuple(problems)
 
+    def allocated_nothing(self) -> bool:
+        """Whether the framework's allocators of GPUs are known, and no process allocated anything with them."""
+        peaks = [peak for process in self._known.values() for peak in process.received.allocator_peaks.values()]
+        return bool(peaks) and not any(peaks)
+
     def leading_device_map(self) -> tuple[DeviceMapping, ...] | None:
         """The device map of the leading process if several have one: the log mixes them. Otherwise None."""
         leader = self._leader()
