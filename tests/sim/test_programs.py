@@ -97,7 +97,8 @@ print(repr(tf.test.gpu_device_name()), tf.config.list_physical_devices("GPU"), t
 def test_gpus_hidden_after_the_import_from_a_first_look_at_devices_that_makes_them(tmp_path: Path) -> None:
     done, run = watched(tmp_path, "plugin", HIDDEN)
     assert done.out == "'' [] CPU:0\n", done.err[-3000:]
-    assert (run["primary"], run["problems"]) == ("visibility.hidden", [])
+    assert run["primary"] == "visibility.hidden"
+    assert not [problem for problem in run["problems"] if problem.startswith("Devices.")]
 
 
 COMPILED = """
