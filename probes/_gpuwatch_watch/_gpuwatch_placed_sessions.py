@@ -15,6 +15,15 @@ _NOT_PLACED = re.compile(
 )
 
 
+def _remove_frames(error, code):
+    """Removes frames of ours from the traceback that the program prints or formats."""
+    entry = getattr(error, "__traceback__", None)
+    while entry is not None:
+        while entry.tb_next is not None and entry.tb_next.tb_frame.f_code is code:
+            entry.tb_next = entry.tb_next.tb_next
+        entry = entry.tb_next
+
+
 class Sessions:
     """Placed graphs of TF1 sessions, from the first run of each set of fetches."""
 
@@ -72,6 +81,8 @@ class Sessions:
         failed = errors_impl.OpError.__init__
 
         def noted(this, node_def, op, message, *args):
+            # The session raises it anew, with the program's node, while it handles the one that came through us.
+            _remove_frames(sys.exc_info()[1], TF_SessionRun_wrapper.__code__)
             self._refused(op, str(message), sys._getframe(2))
             failed(this, node_def, op, message, *args)
 

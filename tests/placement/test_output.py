@@ -29,6 +29,13 @@ for _ in tf.data.Dataset.from_tensor_slices(["a"]).map(lambda s: tf.strings.join
     pass
 with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     print(session.run(tf.ones([2]) * 2))
+    with tf.device("/CPU:0"):
+        size = tf.compat.v1.placeholder(tf.int32, [1])
+        refused = tf.reshape(tf.ones([4]), size)
+    try:
+        session.run(refused, {size: [3]})
+    except tf.errors.InvalidArgumentError:
+        traceback.print_exc()
     with tf.device("/GPU:0"):
         refused = tf.strings.upper(["a"])
     try:
