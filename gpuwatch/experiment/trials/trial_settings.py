@@ -112,8 +112,16 @@ def program_setting_text(setting: TrialSetting, settings: Mapping[str, RunSettin
         program_setting = settings.get(name)
         if program_setting is None or program_setting.source in ("", "environment", "gpuwatch try"):
             continue
+        if _was_refused(program_setting):
+            continue
         return f"the program sets {name.replace('memory_limit', 'a memory limit')} itself ({program_setting.source})"
     return ""
+
+
+def _was_refused(setting: RunSetting) -> bool:
+    """Whether the framework did not take a program's setting: it came too late, once the devices were there."""
+    is_comparable = isinstance(setting.asked, bool | list) and setting.effective is not None
+    return is_comparable and setting.effective != setting.asked
 
 
 def _why_not_applicable(setting: TrialSetting, gpus: Sequence[int], simulation: str | None) -> str:
