@@ -69,6 +69,7 @@ def essence(found: LogFacts) -> dict[str, object]:
         "last_error_line",
         "topic_line_numbers",
         "last_survived_error_line",
+        "error_places",
         "last_frame_line",
         "open_traceback_line",
         "driver_messages",
