@@ -71,6 +71,8 @@ def test_what_a_count_denies_and_what_it_leaves() -> None:
     assert fine.line_count == facts.line_count
     assert facts.ooms
     assert facts.topics
+    none = FailureCounts(failed_allocations=0, other_failures=None, used_framework=False, used_gpus=False)
+    assert without_quoted_failures(facts, none).error_places == facts.error_places != {}
 
 
 def _run(tmp_path: Path, code: str) -> dict[str, Any]:

@@ -92,6 +92,8 @@ def _facts_that_need_no_framework(facts: LogFacts, host_ooms: list[Oom]) -> LogF
         evidence=facts.evidence,
         errors=facts.errors,
         error_frames=facts.error_frames,
+        error_places=facts.error_places,
+        last_error_line_before_many_steps=facts.last_error_line_before_many_steps,
         frame=facts.frame,
         last_error_line=facts.last_error_line,
         last_error_in=facts.last_error_in,
