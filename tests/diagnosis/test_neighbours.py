@@ -112,6 +112,12 @@ def test_a_field_that_does_not_exist_was_not_removed(message: str, says: str) ->
     assert "api.removed" not in causes(run)
 
 
+def test_a_method_that_the_programs_own_class_lacks_was_not_removed() -> None:
+    message = "'Agent' object has no attribute 'reset_states'"
+    run = program(message, errors=(RunError(type="AttributeError", message=message),), **FAILED)
+    assert "api.removed" not in causes(run)
+
+
 @pytest.mark.parametrize(
     ("error", "says", "does"),
     [
@@ -128,6 +134,25 @@ def test_a_field_that_does_not_exist_was_not_removed(message: str, says: str) ->
         ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tensorflow.contrib", "tf-slim"),
         ("ModuleNotFoundError: No module named 'keras.engine.topology'", "keras.engine.topology", "tf-keras"),
         ("ValueError: Argument(s) not recognized: {'lr': 0.01}", "the argument lr of a Keras optimizer", "tf-keras"),
+        (
+            "TypeError: ProgbarLogger.__init__() got an unexpected keyword argument 'count_mode'",
+            "the argument count_mode of ProgbarLogger",
+            "tf-keras",
+        ),
+        ("TypeError: to_categorical() got an unexpected keyword argument 'dtype'", "to_categorical()", "tf-keras"),
+        ("AttributeError: 'Mean' object has no attribute 'reset_states'", "reset_states() of a Keras", "tf-keras"),
+        (
+            "ValueError: Invalid filepath extension for saving. Please add either a `.keras` extension for the native"
+            " Keras format (recommended) or a `.h5` extension.",
+            "save() of a path without .keras",
+            "tf-keras",
+        ),
+        (
+            "ValueError: Only input tensors may be passed as positional arguments. The following argument value should"
+            " be passed as a keyword argument: 2.0 (of type <class 'float'>)",
+            "positional arguments of a layer",
+            "tf-keras",
+        ),
     ],
 )
 def test_a_removed_call_is_told_once_with_what_replaces_it(error: str, says: str, does: str) -> None:

@@ -53,6 +53,7 @@ _KERAS_2_MODULES = (
 _MULTI_GPU_MODULES = ("utils.training_utils", "utils.multi_gpu_utils")
 _SESSION_NAMES = ("set_session", "get_session", "tensorflow_backend")
 _DEVICE_NAMES = ("gpu", "GPUOptions", "ConfigProto", "per_process_gpu_memory_fraction")
+_KERAS_CLASS = r"(?:Mean\w{0,60}|Sum|\w{0,60}Accuracy|\w{0,60}Crossentropy|AUC|Precision|Recall|Sequential|Functional)"
 _TEXTS = (
     (re.compile(r"Argument\(s\) not recognized: \{'(lr|decay)'"), "the argument {} of a Keras optimizer"),
     (re.compile(r"Layer\.(add_variable)\(\) missing 1 required"), "{}(name, shape)"),
@@ -60,6 +61,14 @@ _TEXTS = (
     (re.compile(r"must end in `(\.weights\.h5)`"), "save_weights() of a file without {}"),
     (re.compile(r"keyword arguments passed to Embedding: \{'(input_length)'"), "the argument {} of Embedding"),
     (re.compile(r"Unrecognized keyword arguments: \['(batch_input_shape|weights)'"), "the argument {} of a layer"),
+    (re.compile(r"ProgbarLogger\.__init__\(\) got an .* argument '(\w{1,60})'"), "the argument {} of ProgbarLogger"),
+    (re.compile(r"to_categorical\(\) got an .* argument '(dtype)'"), "the argument {} of to_categorical()"),
+    (re.compile(rf"'{_KERAS_CLASS}' object has no attribute '(reset_states)'"), "{}() of a Keras metric or model"),
+    (
+        re.compile(r"Invalid filepath extension for saving\. Please add either a `(\.keras)`"),
+        "save() of a path without {}",
+    ),
+    (re.compile(r"Only (input tensors) may be passed as positional"), "positional arguments of a layer beside {}"),
     (re.compile(r"(A KerasTensor) cannot be used as input to a TensorFlow function"), "{} in a TensorFlow function"),
     (re.compile(r"`(\w{1,60})` is not available with Keras 3"), "{} of tf.compat.v1"),
     (re.compile(r"(Keras 3) only supports V3 `\.keras` files"), "a model file that {} cannot load"),
@@ -69,7 +78,7 @@ _TEXTS = (
 _HINTS = (
     "has no attribute '", "no module named '", "multi_gpu_model", "not recognized: {'", "() missing 1 required",
     "initializer identifier: ", "must end in `", "keyword arguments", "a kerastensor ", "only supports v3",
-    "not available with keras 3",
+    "not available with keras 3", "unexpected keyword argument '", "filepath extension for", "only input tensors may",
 )  # fmt: skip
 
 
