@@ -27,6 +27,7 @@ ERRORS = (
     ("AttributeError: partially initialized module 'random' has no attribute 'seed'", "in its place: random"),
     ("AttributeError: module 'numpy' has no attribute 'bool'.", "alias np.bool"),
     ("ValueError: Received an invalid value for `units`, expected a positive integer. Received: units=2", "no Python integer: units=2"),
+    ("RuntimeError: `tf.data.Dataset` only supports Python-style iteration in eager mode or within tf.function.", "in graph mode"),
     ("ValueError: setting an array element with a sequence. The requested array has an inhomogeneous shape after 2 dimensions.", "arrays of different shapes"),
     ("TypeError: Net.__init__() got an unexpected keyword argument 'heads'", "argument heads, which it does not"),
     ("TypeError: Blur.run() missing 1 required positional argument: 'size'", "without 'size', which it requires"),
