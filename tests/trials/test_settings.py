@@ -122,6 +122,8 @@ def test_a_program_that_makes_a_setting_itself_is_named_with_its_line() -> None:
     assert program_setting_text(find_setting("cpu-only"), itself) == ""
     refused = {"memory growth": RunSetting(asked=True, effective=False, source="train.py:53")}
     assert program_setting_text(growth, refused) == "", "too late: what was tried stays in effect"
+    assert program_setting_text(growth, itself, refused) == "", "both asked for it: that of the program is too late"
+    assert program_setting_text(growth, itself, itself)
     ours = {
         "memory_limit": RunSetting(asked=6144, source="gpuwatch try"),
         "TF_FORCE_GPU_ALLOW_GROWTH": RunSetting(asked="true", source="environment"),

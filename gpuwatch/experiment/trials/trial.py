@@ -265,7 +265,8 @@ def _finished_trial(configuration: Configuration, measured: Measured, stop: Stop
         run = msgspec.structs.replace(
             run, verdict="ok", verdict_reason="It ran on the CPU, as requested.", findings=findings, primary=None
         )
-    reported_setting = _reported_setting(setting, run, measured.applied) or AppliedSetting(name=setting.name)
+    default = next((trial.run for trial in setup.experiment.trials if trial.asked == "default" and trial.run), None)
+    reported_setting = _reported_setting(setting, run, measured.applied, default) or AppliedSetting(name=setting.name)
     return Trial(
         asked=setting.name,
         values=dict(configuration.values),
@@ -283,11 +284,14 @@ def _finished_trial(configuration: Configuration, measured: Measured, stop: Stop
     )
 
 
-def _reported_setting(setting: TrialSetting, run: Run, applied: AppliedSetting | None) -> AppliedSetting | None:
-    """What became of the setting: as the program reported it, else by the variables that it had when it used a GPU."""
+def _reported_setting(
+    setting: TrialSetting, run: Run, applied: AppliedSetting | None, default: Run | None
+) -> AppliedSetting | None:
+    """What became of the setting: as the program reported it, else by the variables that it had when it used a GPU.
+    ``default``: a run without the setting, if there was one."""
     if applied is not None and setting.probe is not None:
         return applied
-    if override := program_setting_text(setting, run.settings):
+    if override := program_setting_text(setting, run.settings, default.settings if default is not None else None):
         place = override.rpartition("(")[2].rstrip(")")
         return AppliedSetting(name=setting.name, applied=False, overridden=place)
     if not setting.variables or run.framework is None:

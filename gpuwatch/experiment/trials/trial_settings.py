@@ -103,16 +103,20 @@ def why_not_simulated(setting: TrialSetting, simulation: str | None) -> str:
     return f"{which} do not have it"
 
 
-def program_setting_text(setting: TrialSetting, settings: Mapping[str, RunSetting]) -> str:
+def program_setting_text(
+    setting: TrialSetting, settings: Mapping[str, RunSetting], default: Mapping[str, RunSetting] | None = None
+) -> str:
     """``the program sets memory growth itself (train.py:3)``; empty if it does not.
 
-    ``settings``: those of the run in which ``setting`` was to be tried.
+    ``settings``: those of the run in which ``setting`` was to be tried. ``default``: of the run without it, which shows
+    whether the framework takes what the program sets; with the setting both may have asked for the same.
     """
     for name in setting.program_names:
         program_setting = settings.get(name)
         if program_setting is None or program_setting.source in ("", "environment", "gpuwatch try"):
             continue
-        if _was_refused(program_setting):
+        without = (default or {}).get(name)
+        if _was_refused(program_setting) or (without is not None and _was_refused(without)):
             continue
         return f"the program sets {name.replace('memory_limit', 'a memory limit')} itself ({program_setting.source})"
     return ""
