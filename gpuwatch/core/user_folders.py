@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-_NO_HOME: Final = "/nonexistent"
-"""Debian's home of users without one. Nothing is found in it, and writing to it fails with the reason."""
+_NO_HOME: Final = "/proc/no-home"
+"""Nothing is found in it, and nobody can make it, root included: a message that names it gives the reason."""
 
 
 def home_folder() -> Path | None:

@@ -194,6 +194,11 @@ def test_a_collector_that_does_not_start_again_is_not_the_driver_s_silence(
         feed.stop()
 
 
+def open_pages() -> int:
+    """Pages shared with collectors that this process has open."""
+    return sum("gpuwatch-call" in os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
+
+
 def test_where_no_thread_or_process_can_be_started_it_is_said_and_tried_again(
     sim_machine: Open, start_feed: Callable[..., LiveFeed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +218,7 @@ def test_where_no_thread_or_process_can_be_started_it_is_said_and_tried_again(
 
     monkeypatch.setattr(threading.Thread, "start", start_thread)
     monkeypatch.setattr(live_feed.subprocess, "Popen", start_process)
+    before = open_pages()
     feed = start_feed(sim_machine("1x1GiB"))
     wait_for(lambda: feed.failure.startswith("the system starts no more threads; at the limit of processes"))
     refused.remove("thread")
@@ -220,6 +226,8 @@ def test_where_no_thread_or_process_can_be_started_it_is_said_and_tried_again(
     refused.clear()
     wait_for(lambda: bool(feed.drain()))
     assert feed.failure == ""
+    feed.stop()
+    assert open_pages() == before, "of collectors that did not start, too"
 
 
 @pytest.mark.parametrize("place", ["import", "sample"])

@@ -416,7 +416,7 @@ def test_a_user_without_a_home_finds_no_recorder(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(pwd, "getpwuid", dict[int, pwd.struct_passwd]().__getitem__)
     monkeypatch.setattr(running_recorders, "SYSTEM_FOLDER", tmp_path)
     assert find_running_recorders() == []
-    with pytest.raises(OSError, match="no home"):
+    with pytest.raises(OSError, match="no-home"):
         Announcement(tmp_path / "a", 1.0, gpm=False)
 
 

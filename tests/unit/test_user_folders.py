@@ -50,7 +50,7 @@ def test_a_relative_home_is_that_of_the_user_database(monkeypatch: pytest.Monkey
 def test_without_a_home_folders_are_nowhere(folder: object, variable: str, in_home: str) -> None:
     assert callable(folder)
     assert user_folders.home_folder() is None
-    assert folder() == Path("/nonexistent", in_home, "gpuwatch")
+    assert folder() == Path("/proc/no-home", in_home, "gpuwatch")
     assert user_folders.expand_home(Path("~/settings.toml")) == Path("~/settings.toml")
     assert path_with_tilde(Path("/srv/a")) == "/srv/a"
 

@@ -297,6 +297,8 @@ class LiveFeed:
                 pass_fds=() if page is None else (page.descriptor,),
             )
         except OSError as error:
+            if page is not None:
+                page.close()
             hint = PROCESS_LIMIT_HINT if error.errno == errno.EAGAIN else ""
             raise GpuwatchError(f"the collector cannot be started: {error.strerror or error}", hint=hint) from error
         self._watch = CollectorWatch(process.pid, page)
@@ -359,6 +361,8 @@ class LiveFeed:
             reader.start()
         except RuntimeError:
             end_process(process)
+            if self._watch is not None:
+                self._watch.close()
             self._process = None
             raise
         return process, reader
