@@ -236,6 +236,12 @@ class Calls:
             self.counted = best
         return self.counted
 
+    def most_called(self):
+        """The function that was called most, of those without a rate, too; None if there is none."""
+        # TensorFlow lists a function after those that it calls while it is traced.
+        called = reversed([function for function in list(self.functions.values()) if function.count > 0])
+        return max(called, key=lambda function: function.count, default=None)
+
 
 class Sessions:
     """Counts the runs of TF1 sessions, by what they fetch: a training step and a summary are different."""
@@ -389,9 +395,14 @@ class StepReports:
         self.latest = None
         """What was last sent: what is counted, its count, and the number of validations."""
 
-    def tell(self):
-        """Under ``gpuwatch try``, what is counted changes only to something better; else it is what has a speed."""
+    def tell(self, last=False):
+        """Under ``gpuwatch try``, what is counted changes only to something better; else it is what has a speed.
+
+        ``last``: at the program's end, which too few calls of a tf.function are counted at, for lack of others.
+        """
         kinds, trial = list(self.watcher.counters.kinds()), self.watcher.trial
+        if last and not kinds and trial is None:
+            kinds = [function for function in [self.watcher.counters.calls.most_called()] if function is not None]
         if not kinds:
             return
         timed = next((kind for kind in kinds if kind.has_speed()), kinds[0])

@@ -324,14 +324,17 @@ class Watcher:
         now = time.monotonic()
         if now - self.sent_at >= _REPORT_SECONDS:
             self.sent_at = self.steps_sent_at = now
-            self.last_report()
+            self.report_all()
             self.placements()
         elif self.trial is not None and now - self.steps_sent_at >= self.trial.interval:
             self.steps_sent_at = now
             self.step_reports.tell()
 
     def last_report(self):
-        self.attempt(self.step_reports.tell)
+        self.report_all(last=True)
+
+    def report_all(self, last=False):
+        self.attempt(self.step_reports.tell, last)
         for observer in self.reporters:
             self.attempt(observer.tell, self.emit)
 

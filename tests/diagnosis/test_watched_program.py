@@ -491,6 +491,7 @@ def test_pytorch_without_a_way_in_is_one_finding() -> None:
     done = complete(run, log, machine(gpus=1))
     assert [(found.id, found.severity) for found in done.findings] == [("simulation.limit", "error")]
     assert done.findings[0].title.startswith("PyTorch has no GPU here")
+    assert "matrix products without a bias" in (done.findings[0].action or "")
 
 
 @pytest.mark.parametrize(("nvml_bytes", "on_cpu"), [(None, True), (0, True), (1 << 30, False)])
@@ -503,6 +504,13 @@ def test_a_pytorch_program_that_used_no_gpu_is_said_to_have_run_on_the_cpu(
     assert run.verdict == "ok"
     assert run.verdict_reason.startswith("It succeeded, on the CPU: PyTorch uses a GPU only for") is on_cpu
     assert program(**used, gpus=()).verdict_reason == "It succeeded."
+    handled = "It was sent SIGTERM after 12 s, and ended by itself."
+    ended = {"outcome": Outcome(exit_code=0, ended=True), "verdict_reason": handled}
+    told = f"It succeeded; it{handled[2:]}"
+    assert program(**used, gpus=(), **ended).verdict_reason == told
+    assert program(**used, gpus=run.gpus, **ended).verdict_reason == (
+        f"{run.verdict_reason} {handled}" if on_cpu else told
+    )
 
 
 @pytest.mark.parametrize("simulation", ["driver", None])

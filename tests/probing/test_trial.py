@@ -437,6 +437,14 @@ for _ in range(400):
     assert found.state.settings == {}
 
 
+@pytest.mark.tensorflow
+def test_a_few_calls_of_a_function_are_counted_at_the_end(sim_machine: Open, run: Callable[..., Tried]) -> None:
+    code = "@tf.function\ndef train(x):\n    return x * 2.0\nfor _ in range(3):\n    train(tf.ones([2]))\n"
+    found = run(sim_machine("1x2GiB"), _EAGER + code, None, fork=True)
+    steps = found.state.steps
+    assert (steps.counted.split(" (")[0], steps.count, steps.times) == ("calls of the tf.function train", 3, [])
+
+
 def test_a_program_can_count_its_own_steps(run: Callable[..., Tried]) -> None:
     root = Path(gpuwatch.__file__).parents[1]
     code = f"import sys, time; sys.path.insert(0, {str(root)!r})\nimport gpuwatch\n"

@@ -174,10 +174,27 @@ def test_an_interruption_is_no_error(handler_code: int | None, code: int, tmp_pa
     run = read(out)
     if code == 0:
         assert run["verdict"] == "ok"
+        assert re.search(r" It was sent SIGINT after [\d.]+ m?s, and ended by itself\.$", run["verdict_reason"])
     else:
         assert run["verdict"] == "interrupted"
         assert run["verdict_reason"].startswith("It was interrupted (SIGINT")
     assert [found for found in run["findings"] if found["severity"] != "info"] == []
+
+
+def test_a_signal_that_ends_a_program_at_once_is_in_its_reason(tmp_path: Path) -> None:
+    """The program has ended before it is known whether it got the signal that came to gpuwatch."""
+    out = tmp_path / "run.json"
+    program = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); print(flush=True); "
+    command = ["-q", "-o", str(out), "--", sys.executable, "-c", f"{program}time.sleep(60)"]
+    seen = started(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    assert seen.stdout is not None
+    assert seen.stdout.readline() == b"\n"
+    time.sleep(0.5)
+    os.kill(seen.pid, signal.SIGTERM)  # as timeout(1) does
+    os.killpg(seen.pid, signal.SIGTERM)
+    seen.communicate(timeout=15)
+    assert seen.returncode == 0
+    assert re.search(r" It was sent SIGTERM after [\d.]+ m?s, and ended by itself\.$", read(out)["verdict_reason"])
 
 
 _INTERRUPTED_STEPS = """

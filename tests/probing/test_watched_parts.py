@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -311,6 +312,25 @@ def test_a_logged_error_ended_it_and_not_the_signal_before() -> None:
 
 
 @pytest.mark.parametrize(
+    ("received", "reason"),
+    [
+        ((), ""),
+        ((signal.SIGUSR1,), ""),
+        ((signal.SIGINT, signal.SIGTERM), "It was sent SIGTERM after 12 s, and ended by itself."),
+    ],
+)
+def test_a_signal_that_a_program_handled_is_in_its_reason(received: tuple[int, ...], reason: str) -> None:
+    facts = program_end.EndFacts(
+        outcome=Outcome(exit_code=0),
+        received_signals=received,
+        signal_seconds={signal.SIGINT: 5.0, signal.SIGTERM: 12.0},
+        oom_kills_before=OomKills(None, None),
+    )
+    run = program_end.with_program_end(bare_run(), facts)
+    assert (run.verdict, run.verdict_reason) == ("ok", reason)
+
+
+@pytest.mark.parametrize(
     ("before", "after", "killed"),
     [
         (OomKills(0, 5), OomKills(1, 6), True),
@@ -403,6 +423,56 @@ def test_a_program_whose_steps_are_not_counted_says_why_it_has_no_speed(name: st
     builder.received.take_line(msgspec.json.encode({"t": 1.0, "kind": "framework", "data": data}))
     problems = draft_of(builder).run.problems
     assert any(problem.startswith("speed: steps of JAX are not counted") for problem in problems) is told
+
+
+_PEAK = {"kind": "memory", "data": {"device": "cuda:0", "current": 0, "peak": 1 << 20}}
+_OPTIMIZER_STEPS = {"counted": "steps of the optimizer", "count": 3, "warm_up": 5, "has_speed": False, "times": []}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "event", "told"),
+    [
+        (1.5, None, False),  # it only imported PyTorch
+        (1.5, _PEAK, True),
+        (30.0, None, True),  # on the CPU
+        (30.0, {"kind": "steps", "data": _OPTIMIZER_STEPS}, False),
+    ],
+)
+def test_a_pytorch_program_without_an_optimizer_says_why_it_has_no_speed(
+    seconds: float, event: dict[str, Any] | None, told: bool
+) -> None:
+    builder = RunDraftBuilder(0.0, None, lambda pid: pid == 7)
+    data = {"name": "torch", "version": "2", "gpu_build": True, "interpreter": "", "python_version": ""}
+    builder.received.take_line(msgspec.json.encode({"t": 1.0, "kind": "framework", "data": data}))
+    if event is not None:
+        builder.received.take_line(msgspec.json.encode({"t": 1.2, **event}))
+    problems = draft_of(builder, seconds=seconds).run.problems
+    assert any("PyTorch are counted by its optimizers, and none made a step" in text for text in problems) is told
+
+
+def test_the_last_report_counts_too_few_calls_of_a_function() -> None:
+    steps = load("_gpuwatch_steps")
+    sent: list[dict[str, Any]] = []
+
+    def inner() -> None: ...
+
+    def outer() -> None: ...
+
+    # Of a function that it calls while it is traced, TensorFlow counts the first call before its own.
+    detectors = {lambda: inner.__code__: 3, lambda: outer.__code__: 3}
+    for trial in (None, object()):
+        calls = steps.Calls()
+        watcher = SimpleNamespace(counters=SimpleNamespace(kinds=tuple, calls=calls), trial=trial)
+        watcher.emit = lambda kind, **data: sent.append(data)
+        reports = steps.StepReports(watcher)
+        reports.tell(last=True)
+        calls.look(detectors, lambda _, count: (1, count), 1.0, last=True)
+        reports.tell()
+        assert len(sent) == (trial is not None)
+        reports.tell(last=True)
+    (data,) = sent
+    name = f"calls of the tf.function outer (test_watched_parts.py:{outer.__code__.co_firstlineno})"
+    assert (data["counted"], data["count"], data["has_speed"]) == (name, 3, False)
 
 
 _CUPY = (

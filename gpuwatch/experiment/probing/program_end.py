@@ -6,7 +6,7 @@ What its log and its memory add comes later: :mod:`gpuwatch.explain.diagnosis.ru
 from __future__ import annotations
 
 import signal
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -35,6 +35,8 @@ class EndFacts(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     received_signals: Sequence[int] = ()
     """Signals that gpuwatch received and passed on."""
+    signal_seconds: Mapping[int, float] = {}
+    """By number, the seconds from the program's start to the last such signal."""
     logged_errors: Sequence[RunError] = ()
     """Exceptions in its log."""
     oom_kills_before: OomKills
@@ -145,7 +147,17 @@ def _verdict(run: Run, facts: EndFacts, host_memory_out: bool, interrupted: bool
     if outcome.exit_code:
         reason = f"It exited with code {outcome.exit_code}{_exception_text(run)}"
         return "error", reason if reason.endswith("…") else f"{reason}."
-    return "ok", ""
+    return "ok", _handled_signal(facts)
+
+
+def _handled_signal(facts: EndFacts) -> str:
+    """Of a program that exited with 0: the last signal that asked it to end; empty if none came."""
+    number = next((number for number in reversed(facts.received_signals) if number in _END_SIGNALS), None)
+    if number is None:
+        return ""
+    seconds = facts.signal_seconds.get(number)
+    when = "" if seconds is None else f" after {hours_minutes(seconds)}"
+    return f"It was sent {signal_name(number)}{when}, and ended by itself."
 
 
 def _kills_between(before: OomKills, after: OomKills) -> int | None:

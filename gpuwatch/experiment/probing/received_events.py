@@ -90,6 +90,8 @@ class ReceivedEvents:
         self.environment_lines: dict[str, str] = {}
         """``train.py:12``: the lines of the program that set such variables, by name."""
         self.framework: Framework | None = None
+        self.framework_at: float | None = None
+        """Monotonic time of the first report of a framework, by the clock that all processes of the machine share."""
         self.devices = Devices()
         self.settings: dict[str, Setting] = {}
         self.op_counts = OpCounts()
@@ -157,6 +159,8 @@ class ReceivedEvents:
                 self.environment_lines = msgspec.convert(data.get("places", {}), dict[str, str])
             case "framework" | "devices" | "applied" | "waiting" | "pipeline":
                 setattr(self, event.kind, msgspec.convert(data, _REPLACED_EVENTS[event.kind]))
+                if event.kind == "framework" and self.framework_at is None:
+                    self.framework_at = event.t
             case "phase":
                 name = str(data["name"])
                 self.phases[name] = float(data["seconds"])

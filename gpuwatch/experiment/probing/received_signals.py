@@ -114,6 +114,11 @@ class SignalReceiver:
             self._pending.remove(pending)
             self.on_signal(pending.number, guard_signal is not None, pending.arrived_at)
 
+    def take_pending(self) -> list[tuple[int, float]]:
+        """Numbers and monotonic times of the signals that were not delivered, as the program ended first."""
+        pending, self._pending = self._pending, []
+        return [(entry.number, entry.arrived_at) for entry in pending]
+
     def stop_self(self) -> None:
         """Stops this process (SIGTSTP); returns when it is continued."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)

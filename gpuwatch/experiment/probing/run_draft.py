@@ -46,6 +46,8 @@ from gpuwatch.sim.simulation_limit_messages import simulation_limit
 _MAX_PROCESSES = 1024
 _MAX_FEW_SAMPLES = 5
 """With more, a program that ran out of GPU memory and was never listed is one that NVML does not list."""
+_MIN_WORK_SECONDS = 2.0
+"""A program that ends sooner after its import of PyTorch, without a GPU, perhaps only asked for its version."""
 _IN_USE_READINGS = ("memory.used_bytes", "memory.free_bytes")
 
 
@@ -295,7 +297,10 @@ class RunDraftBuilder:
             verdict_reason=reason,
             driver_version=None if machine is None or machine.driver is None else machine.driver.version,
             gpus=() if machine is None else tuple(f"{d.index} {d.name} {d.uuid}" for d in machine.devices),
-            problems=(*received.problems, *filter(None, (self._why_no_sample(), no_peak_reason, self._why_no_speed()))),
+            problems=(
+                *received.problems,
+                *filter(None, (self._why_no_sample(), no_peak_reason, self._why_no_speed(total_seconds))),
+            ),
             log_tail=self._tail.lines(),
         )
         return RunDraft(run, facts, machine)
@@ -337,14 +342,29 @@ class RunDraftBuilder:
         text = f"{NO_PEAK_PREFIX}no sample was taken while the program held the most"
         return f"{text} (allocator peak {size(allocator_peak)}, seen by NVML {size(nvml_peak)})"
 
-    def _why_no_speed(self) -> str:
+    def _why_no_speed(self, total_seconds: float) -> str:
         """Why the speed of a program is unknown that made steps, or may have; empty if known, or if there were none."""
         steps, framework = self.received.steps, self.received.framework
         if framework is not None and framework.name == "jax" and not steps.count:
             return "speed: steps of JAX are not counted; gpuwatch.step(), called once per step, counts them"
+        if not steps.count and self._has_pytorch_work(total_seconds):
+            return (
+                "speed: steps of PyTorch are counted by its optimizers, and none made a step; gpuwatch.step(), called "
+                "once per step, counts others"
+            )
         if self.received.throughput is not None or not steps.count or not steps.speed_needs:
             return ""
         return f"speed: too few steps ({steps.counted}: {steps.count}); it takes {steps.speed_needs}"
+
+    def _has_pytorch_work(self, total_seconds: float) -> bool:
+        """Whether a program did more with PyTorch than import it: it used a GPU, or went on for a while after that."""
+        received = self.received
+        if self._is_of_run is None or received.framework is None or received.framework.name != "torch":
+            return False
+        if received.device_mappings or received.allocator_peaks:
+            return True
+        imported_at, ended_at = received.framework_at, self._started + total_seconds
+        return imported_at is not None and ended_at - imported_at >= _MIN_WORK_SECONDS
 
     def _why_no_sample(self) -> str:
         if self._before is not None or self.pid is None:

@@ -126,6 +126,8 @@ class Watch:
         self._next_extra_sample_at = 0.0
         self._starting_polled_at, self._others_may_be_starting = 0.0, False
         self._received_signals: list[int] = []
+        self._signal_times: dict[int, float] = {}
+        """By number, the monotonic time at which the last such signal came."""
         self._reports = GuardReports(program.signals)
         self._ender = ProgramEnder(program, self._reports, self._processes, self._received_signals)
         self._started = program.started_monotonic
@@ -152,7 +154,9 @@ class Watch:
         """
         self._connect()
         self._read_until_end(self._draw_and_save)
+        ended_at = time.monotonic()
         self._read_rest()
+        self._note_late_signals(ended_at)
         self._update()
         self._status_line.end()
         self._status_line.print_findings()
@@ -324,6 +328,7 @@ class Watch:
 
     def _take_signal(self, number: int, to_group: bool, arrived_at: float) -> None:
         """Handles a signal to us, or to our whole process group (``to_group``), at monotonic time ``arrived_at``."""
+        self._signal_times[number] = arrived_at
         if number == signal.SIGWINCH:
             self._status_line.resized()
             self._guarded.send_restore_bytes()
@@ -342,6 +347,13 @@ class Watch:
                 for pid in self._recipients(number):
                     with suppress(OSError):
                         os.kill(pid, number)
+
+    def _note_late_signals(self, ended_at: float) -> None:
+        """Counts signals that ended the program before it was known whether it got them, too: Ctrl+C, timeout(1)."""
+        for number, arrived_at in self._signals.take_pending():
+            if number in _END_SIGNALS and arrived_at < ended_at:
+                self._received_signals.append(number)
+                self._signal_times[number] = arrived_at
 
     def _recipients(self, number: int) -> list[int]:
         """Recipients of a signal that was sent to us alone: the program, or for Ctrl+C's signals its process group.
@@ -444,6 +456,7 @@ class Watch:
             EndFacts(
                 outcome=outcome,
                 received_signals=tuple(self._received_signals),
+                signal_seconds={number: max(at - self._started, 0.0) for number, at in self._signal_times.items()},
                 logged_errors=draft.log.errors,
                 oom_kills_before=self._guarded.oom_kills_before,
                 peak_resident_bytes=self._reports.peak_bytes,

@@ -352,7 +352,7 @@ def _verdict(
 
 def handled_oom(run: Run) -> bool:
     """Whether memory ran out, and the program succeeded or stepped on all the same."""
-    return run.verdict_reason in (_CONTINUED, DESPITE_OOM)
+    return run.verdict_reason.startswith((_CONTINUED, DESPITE_OOM))
 
 
 def _continued_after_oom(stop: StopCondition, steps: StepCount) -> bool:

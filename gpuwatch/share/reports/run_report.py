@@ -37,7 +37,9 @@ _SIMULATED_IGNORED_NOTE = (
     "The GPUs are simulated and ignore a setting of this program: mappings and memory differ from a real GPU's; "
     "speeds depend on this computer's CPU."
 )
-_TORCH_VALUES_NOTE = "The simulated driver computes PyTorch's matrix products and copies, and refuses other kernels."
+_TORCH_VALUES_NOTE = (
+    "The simulated driver computes PyTorch's copies and its matrix products without a bias, and refuses other kernels."
+)
 _FEW_SLOW_STEPS_NOTE = (
     "▲ a few steps take most of the time: those that wait for queued GPU work, for input or an evaluation"
 )

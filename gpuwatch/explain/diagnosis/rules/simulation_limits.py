@@ -23,8 +23,8 @@ _NO_COMPILER = re.compile(r"No JIT device registered|no compiler registered|(?<!
 _PYTORCH_SETTING = "PyTorch"
 """The setting by which a watched program reports that PyTorch has no simulated GPUs (_gpuwatch_simulated_gpus.py)."""
 _PYTORCH_ACTION = (
-    "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products; anything that needs a kernel "
-    "runs only on a real GPU or on the CPU."
+    "On simulated GPUs, PyTorch has the device map, memory, copies and matrix products without a bias; anything that "
+    "needs another kernel runs only on a real GPU or on the CPU."
 )
 _LIBRARY_STATUS = re.compile(r"\bCU(?:BLAS|DNN|FFT|SOLVER|SPARSE)_STATUS_\w+")
 """What cuBLASLt, cuDNN and their like return on a simulated GPU, on which they cannot start: they are NVIDIA's own."""
@@ -137,5 +137,5 @@ def pytorch_without_gpus(evidence: Evidence, run: Run) -> Iterator[Finding]:
             title="PyTorch has no GPU here, regardless of its message about a driver: these GPUs are simulated",
             evidence=[reason, *(f"{error.type}: {error.message}"[:300] for error in run.errors)],
             action="Use a build for CUDA 12 or 13 with --sim-tier driver: it has the device map, memory, copies and "
-            "matrix products.",
+            "matrix products without a bias.",
         )

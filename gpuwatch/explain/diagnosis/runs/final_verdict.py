@@ -123,9 +123,16 @@ def _general_reason(
 def reason_of(
     run: Run, evidence: Evidence, verdict: Verdict, findings: tuple[Finding, ...], primary: str | None
 ) -> str:
-    """The verdict's reason in one sentence. ``primary``: the id of the primary cause."""
+    """The verdict's reason in one sentence. ``primary``: the id of the primary cause.
+
+    Of a program that exited with 0, the run's own reason is the signal that it handled: that is added.
+    """
     own = _program_reason(run, evidence, verdict, findings, primary) if run.is_program else ""
-    return own or _general_reason(run, verdict, findings, primary, hidden_on_purpose(evidence, findings))
+    reason = own or _general_reason(run, verdict, findings, primary, hidden_on_purpose(evidence, findings))
+    handled = run.verdict_reason if run.is_program and exited_with_code_0(run) else ""
+    if not handled:
+        return reason
+    return f"It succeeded; {handled[:1].lower()}{handled[1:]}" if reason == "It succeeded." else f"{reason} {handled}"
 
 
 def _program_reason(

@@ -80,8 +80,8 @@ def complete(run: Run, log: LogFacts, before: Snapshot | None) -> Run:
     elif verdict == "fallback" and primary == "healthy":
         primary = next((entry.reason for entry in run.fallbacks if entry.reason != SIMULATION_LIMIT), primary)
     reason = run.verdict_reason
-    if not reason or verdict != run.verdict or verdict == "oom":
-        # The runner's "It ran out of memory." says less than the numbers.
+    if not reason or verdict != run.verdict or verdict == "oom" or (run.is_program and verdict == "ok"):
+        # The runner's "It ran out of memory." says less than the numbers, and its signal that was handled not enough.
         reason = reason_of(run, evidence, verdict, findings, primary)
     if verdict == "interrupted" and "SIGINT" in reason:  # of another signal it is the handler's line
         reason = reason.removesuffix(".") + _place_of_interruption(log) + "."
