@@ -17,7 +17,7 @@ from gpuwatch.core.model.diagnostic_report import Diagnostic
 from gpuwatch.core.model.doctor import Check
 from gpuwatch.core.model.findings import Finding
 from gpuwatch.core.model.json_codec import EMBED_BEGIN
-from gpuwatch.core.model.run import DeviceMapping, Fallback, Oom, Outcome, Run
+from gpuwatch.core.model.run import DeviceMapping, Fallback, Framework, Oom, Outcome, Run
 from gpuwatch.core.model.run_memory import DeviceMemory, MemoryPoint
 from gpuwatch.explain.diagnosis.diagnostic_report import diagnostic_report
 from gpuwatch.share.reports.diagnostic_report import diagnostic_content
@@ -29,6 +29,7 @@ from gpuwatch.share.reports.report_elements import Table
 from gpuwatch.share.reports.report_formats import BY_NAME
 from gpuwatch.share.reports.report_log_lines import condense_log
 from gpuwatch.share.reports.report_text import sentence_case
+from gpuwatch.share.reports.run_report import simulated_note
 from gpuwatch.share.reports.runs_side_by_side import compare
 from tests.doctor import machines
 from tests.every import every
@@ -444,6 +445,8 @@ def test_values_of_simulated_kernels_are_not_taken_for_results() -> None:
         "a loss mean nothing"
         in diagnostic_content(diagnostic_report(looks(programs=(simulated,), simulated=True))).simulated
     )
+    torch = replace(simulated, framework=Framework(name="torch", version="2.7.1"))
+    assert "matrix products without a bias" in simulated_note((torch,))
     on_cpu = replace(simulated, device_map=())
     assert "a loss" not in diagnostic_content(diagnostic_report(looks(programs=(on_cpu,), simulated=True))).simulated
 
