@@ -60,7 +60,7 @@ def new_page() -> int:
     """The descriptor of an empty page, not inherited by programs unless it is passed on. OSError."""
     try:
         descriptor = os.memfd_create("gpuwatch-call", os.MFD_CLOEXEC)
-    except (OSError, AttributeError):  # Linux before 3.17, or a Python built for glibc before 2.27, as conda's is
+    except (OSError, AttributeError):  # Linux before 3.17, or a Python built for a glibc before 2.27
         import tempfile
 
         with tempfile.TemporaryFile() as file:
